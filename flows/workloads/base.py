@@ -1,0 +1,89 @@
+"""What every workload file gives: its parameters, its cells, and its grades."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from contracts.records import Grade, Request
+from flows.load.plan import Deadlines, PlannedRequest, Shape
+from flows.recipe import Strict
+
+
+@dataclass(frozen=True)
+class TokenCounter:
+    """Counts tokens of the served model. source: tokenizer, engine_tokenize, measured or estimated."""
+
+    count: Callable[[str], int]
+    source: str
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """What a plan may know of the server: its name, limits and token counter; never which engine it is.
+
+    server_nonce: unique to this bring-up, mixed into every prompt's first block, so that no two runs or cells
+    share a prefix by accident.
+    """
+
+    campaign: str
+    run_id: str
+    seed: int
+    model: str
+    server_nonce: str
+    tokens: TokenCounter
+    max_context_tokens: int | None = None
+    chat_overhead_tokens: int | None = None
+
+
+@dataclass
+class CellPlan:
+    """One cell: how it is keyed, what it declares, and its requests (made lazily, before the window opens).
+
+    Field meanings are those of contracts.records.Cell. `requests` yields warm-up requests too (phase warmup).
+    expected: per request_id, what the grader needs; stays in the flow's process, never on the wire.
+    """
+
+    cell_id: str
+    workload: str
+    concurrency: int
+    shape: Shape
+    requests: Callable[[], Iterable[PlannedRequest]]
+    seed: int
+    variant: str = ""
+    context_tokens: int | None = None
+    repeat: int = 0
+    users: int | None = None
+    asked_prompt_tokens: int | None = None
+    asked_output_tokens: int | None = None
+    is_fixed_length: bool = False
+    planned_requests: int = 0
+    warmup_requests: int = 0
+    planned_finish_reason: str | None = None
+    cache_budget_min: float | None = None
+    cache_budget_max: float | None = None
+    declares_sharing: bool = False
+    is_cold_expected: bool = True
+    needle_depths_pct: list[float] | None = None
+    objectives: dict[str, float] | None = None
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    keep_text: bool = True
+    params: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, dict[str, Any]] = field(default_factory=dict)
+    probe_during: bool = False
+
+
+class Workload(Protocol):
+    """One workload. `Params` is the pydantic model that the campaign file's `workloads:` entry is read by."""
+
+    name: ClassVar[str]
+    Params: ClassVar[type[Strict]]
+
+    def cells(self, params: Any, context: PlanContext) -> list[CellPlan]:
+        """Plan every cell from the context's seed. Same seed, same plan, byte for byte."""
+        ...
+
+    def grade(self, plan: CellPlan, records: list[Request], context: PlanContext) -> list[Grade]:
+        """Grade the timed requests; code that says why. A failed request gets is_correct null."""
+        ...
