@@ -17,6 +17,7 @@ Where each kind lies in `raw/<campaign>/<run_id>/`:
     counters/<cell_id>.jsonl     Counters: the engine's own, before, during (sampled) and after
     grades/<cell_id>.jsonl       Grade, one line per graded answer
     telemetry/<cell_id>.jsonl    Telemetry, one line per sample and GPU (absent without GPUs)
+    imported/<cell_id>.jsonl     ImportedResult, one line: what another tool's file claims (imported runs only)
     probes/<phase>.jsonl         Probe, one line per probe; phase before, after or during_<cell_id>
     run_end.jsonl                RunEnd, one line
     files/                       logs and artefacts as the engine wrote them (sealed, not JSONL)
@@ -63,7 +64,8 @@ class RunStart(Record, kw_only=True):
     source: measured (this project's flows), imported (another tool's file) or synthetic (the generator).
     recipe_settings: the recipe as resolved, flattened to `name -> value`; comparisons diff it for confounders.
     price: {usd_per_gpu_hour, key, source, as_of}; `gpus` counts the devices that the price multiplies
-    (1 for a CPU node, priced as one CPU hour).
+    (1 for a CPU node, priced as one CPU hour). execution_id: the `weighbridge run` that this run belongs to;
+    a resumed execution keeps its id.
     """
 
     record: str = "run_start"
@@ -84,6 +86,7 @@ class RunStart(Record, kw_only=True):
     rescues: str | None = None
     rescue_change: dict[str, Any] | None = None
     rescue_attempt: int | None = None
+    execution_id: str | None = None
     resumes_run_id: str | None = None
     reproduces_run_id: str | None = None
     model_facts: dict[str, Any] | None = None
@@ -360,6 +363,39 @@ class Probe(Record, kw_only=True):
     tool_calls: list[dict[str, Any]] | None = None
 
 
+class ImportedResult(Record, kw_only=True):
+    """One result row of another tool's file (runs of source `imported`), and what stands beside it.
+
+    headline: the tool's own figures under canonical names, seconds and milliseconds sorted out: requests_planned,
+    requests_ok, requests_failed, requests_cancelled, duration_s, prompt_tokens, output_tokens, prompt_tokens_mean,
+    output_tokens_mean, request_rps, output_tokens_per_s, total_tokens_per_s, asked_rps, sent_rps, and
+    <ttft|tpot|itl|e2e>_<mean|p50|p90|p95|p99>_ms. A figure that the file does not hold, or that is a zero standing for
+    nothing observed, is null or absent.
+    recomputed: the same names from per-request data, where the file has any. differences: [{figure, claimed,
+    recomputed, relative, why}] wherever the two differ by more than 0.1 %.
+    has_requests: Request records of this cell landed. has_instants: their instants are of one clock, so that
+    windows and concurrency may be read from them (false: only each request's own latencies are real).
+    evidence: inputs of the screens that a headline does not hold, see docs/import.md.
+    missing: what a file of this tool cannot show. One line in `imported/<cell_id>.jsonl`.
+    """
+
+    record: str = "imported_result"
+    cell_id: str
+    tool: str
+    tool_version: str | None = None
+    source_file: str
+    source_sha256: str
+    row_in_file: int = 0
+    headline: dict[str, float | int | None]
+    recomputed: dict[str, float | int | None] = {}
+    differences: list[dict[str, Any]] = []
+    has_requests: bool = False
+    has_instants: bool = False
+    evidence: dict[str, Any] = {}
+    missing: list[str] = []
+    notes: list[str] = []
+
+
 class RunEnd(Record, kw_only=True):
     """How a run ended. state `interrupted` is written by the resume that found it unfinished."""
 
@@ -386,4 +422,5 @@ class Seal(msgspec.Struct, kw_only=True):
 KINDS: dict[str, type[Record]] = {
     "run_start": RunStart, "node": NodeFacts, "bring_up": BringUp, "cell": Cell, "request": Request, "window": Window,
     "counters": Counters, "grade": Grade, "telemetry": Telemetry, "probe": Probe, "run_end": RunEnd,
+    "imported_result": ImportedResult,
 }  # fmt: skip
