@@ -1,0 +1,49 @@
+"""Counts tokens as the served model does: by its own tokenizer file, else by the engine, else by a measured ratio."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.workloads.base import TokenCounter
+
+if TYPE_CHECKING:
+    from flows.engines import Served
+
+
+def token_counter(served: Served, model_folder: Path | None) -> TokenCounter:
+    """The best counter that this server and this machine offer.
+
+    A `tokenizer.json` beside the model is exact and costs no request; an engine's /tokenize is exact; else the
+    tokens per character of one probe text, from the engine's own usage, are applied and the source says `measured`.
+    Counts leave out special tokens: they count text as it stands inside a longer prompt.
+    """
+    tokenizer_file = _tokenizer_file(model_folder)
+    if tokenizer_file is not None:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        return TokenCounter(
+            count=lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids), source="tokenizer"
+        )
+    if served.count_tokens("a b c") is not None:
+
+        @lru_cache(maxsize=4096)
+        def count(text: str) -> int:
+            tokens = served.count_tokens(text)
+            if tokens is None:
+                raise RuntimeError("the engine stopped answering /tokenize while prompts were planned")
+            return tokens
+
+        return TokenCounter(count=count, source="engine_tokenize")
+    ratio = served.measure_tokens_per_character()
+    return TokenCounter(count=lambda text: max(1, round(len(text) * ratio)), source="measured")
+
+
+def _tokenizer_file(model: Path | None) -> Path | None:
+    if model is None:
+        return None
+    folder = model if model.is_dir() else model.parent
+    path = folder / "tokenizer.json"
+    return path if path.is_file() else None
