@@ -47,18 +47,6 @@ ALIASES: dict[str, tuple[str, str | None]] = {
     "summary": ("campaign_summary", None),
 }
 
-ORDER = (
-    "campaign",
-    "recipe",
-    "workload",
-    "variant",
-    "context_tokens",
-    "users",
-    "concurrency",
-    "repeat",
-    "run_id",
-)
-
 
 def register(app: typer.Typer) -> None:
     app.command("show", epilog=EPILOG)(show)
@@ -97,6 +85,7 @@ def show(
     """
     from contracts.errors import BadInput
     from flows.report.marts import open_marts
+    from flows.report.tables import ROW_ORDER
 
     if as_json and as_csv:
         raise BadInput("--json and --csv are two answers to one question", next_step="give one of them")
@@ -109,7 +98,7 @@ def show(
         if standing:
             conditions.append(_standing_condition(marts, name, standing))
         wanted = _wanted_columns(marts, name, columns)
-        rows = marts.rows(name, wanted, where=" and ".join(conditions) or None, order=ORDER, limit=limit)
+        rows = marts.rows(name, wanted, where=" and ".join(conditions) or None, order=ROW_ORDER, limit=limit)
         types = marts.columns(name)
         # A filter that leaves nothing reads otherwise than a warehouse that has nothing.
         is_filtered = bool(standing or where) and marts.count(name)
@@ -210,7 +199,7 @@ def _print_rows(
         )
         return
     if wanted is None and name in ("measured_rows", "gated_rows"):
-        tables.print_rows(rows, console)
+        console.print(tables.rows_view(rows, console.width))
         return
     layouts: dict[str, tuple[Column, ...]] = {"runs": tables.RUN_COLUMNS, "failures": tables.FAILURE_COLUMNS}
     layout = layouts.get(asked, layouts.get(name)) if wanted is None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich import box
 from rich.cells import cell_len
@@ -11,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flows.report.marts import Row
+from flows.report.marts import Row, open_marts
 from flows.report.words import (
     STANDING_MARK,
     STANDINGS,
@@ -24,6 +25,18 @@ from flows.report.words import (
 )
 
 STANDING_STYLE = {"publishable": "green", "provisional": "yellow", "held": "magenta", "invalid": "red"}
+
+ROW_ORDER = (
+    "campaign",
+    "recipe",
+    "workload",
+    "variant",
+    "context_tokens",
+    "users",
+    "concurrency",
+    "repeat",
+    "run_id",
+)
 
 # Room that a bordered column takes beside its text.
 _COLUMN_GAP = 3
@@ -127,7 +140,7 @@ def generic_columns(names: Sequence[str], types: dict[str, str]) -> list[Column]
         is_number = kind.startswith(("BIGINT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UBIGINT"))
         unit = unit_of(name)
         heading = label_of(name) + (f" [{unit}]" if unit and unit not in name.replace("_", " ") else "")
-        if name == "standing" or name.startswith("standing_") and name != "standing_reason":
+        if name == "standing" or (name.startswith("standing_") and name != "standing_reason"):
             columns.append(Column(heading, lambda row, n=name: standing_text(row.get(n)), rank=at))  # type: ignore[misc]
         else:
             columns.append(
@@ -216,7 +229,10 @@ def rows_view(rows: Sequence[Row], width: int) -> RenderableType:
     return Group(*parts)
 
 
-def print_rows(rows: Sequence[Row], console: Console | None = None) -> None:
-    """Print `rows_view` to a console (standard output, when none is given)."""
+def print_rows(database: Path, console: Console | None = None, campaign: str | None = None) -> None:
+    """Print the rows of a published database with their standing, of one campaign or of all."""
     console = console or Console()
-    console.print(rows_view(rows, console.width))
+    with open_marts(database) as marts:
+        rows = marts.rows("measured_rows", order=ROW_ORDER)
+    rows = [row for row in rows if campaign is None or row.get("campaign") == campaign]
+    console.print(rows_view(rows, console.width) if rows else "No rows yet: nothing has been measured.")
