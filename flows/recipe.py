@@ -63,6 +63,9 @@ class Recipe(Strict):
     cuda_graphs: bool | None = None
     max_running_requests: int | None = Field(default=None, gt=0)
     memory_fraction: float | None = Field(default=None, gt=0, lt=1)
+    launcher: list[str] | None = Field(
+        default=None, description="the command that starts the engine, e.g. another Python's -m vllm...; null: own"
+    )
     args: list[str] = []
     env: dict[str, str] = {}
     url: str | None = None

@@ -1,0 +1,31 @@
+"""Engines: one file each. `bring_up` starts a recipe's processes on a leash and waits until it serves.
+
+Imports stay inside the functions: the server launchers of this package start without loading the flow's libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flows.engines.served import Served
+    from flows.landing import RunFolder
+    from flows.recipe import Recipe
+
+
+def bring_up(
+    recipe: Recipe, run: RunFolder, on_event: Callable[[str, dict[str, Any]], None] | None = None
+) -> Served:
+    """Start a recipe and return the running server. Raises BringUpFailed; nothing is left running then."""
+    from flows.engines import start
+
+    return start.bring_up(recipe, run, on_event)
+
+
+def sweep(run_folder: Path) -> list[int]:
+    """End what a killed flow left of a run's engine processes. Returns the process ids that were ended."""
+    from flows.engines import processes
+
+    return processes.sweep(run_folder)
