@@ -1,0 +1,5 @@
+"""The node room: the machine, its GPUs and how they are linked, telemetry, and what a checkpoint really holds."""
+
+from flows.node.read import read_node
+
+__all__ = ["read_node"]
