@@ -24,7 +24,9 @@ class PlanContext:
     """What a plan may know of the server: its name, limits and token counter; never which engine it is.
 
     server_nonce: unique to this bring-up, mixed into every prompt's first block, so that no two runs or cells
-    share a prefix by accident.
+    share a prefix by accident. chat_overhead_tokens: what the chat template adds to one user message;
+    exchange_overhead_tokens: what it adds to one earlier exchange (a user message and its answer); null where nobody
+    could tell (flows.workloads.overhead measures both). entry: the name of the campaign's entry that is planned.
     """
 
     campaign: str
@@ -35,6 +37,8 @@ class PlanContext:
     tokens: TokenCounter
     max_context_tokens: int | None = None
     chat_overhead_tokens: int | None = None
+    exchange_overhead_tokens: int | None = None
+    entry: str | None = None
 
 
 @dataclass
@@ -75,7 +79,13 @@ class CellPlan:
 
 
 class Workload(Protocol):
-    """One workload. `Params` is the pydantic model that the campaign file's `workloads:` entry is read by."""
+    """One workload. `Params` is the pydantic model that the campaign file's `workloads:` entry is read by.
+
+    Two kinds of workload give more, and say so by a class attribute:
+
+    is_adaptive: the next cell depends on the last (`Adaptive.next_cell`); `cells()` gives only the first.
+    is_lifecycle: the flow itself restarts the recipe between cells (`flows.workloads.cold_start`).
+    """
 
     name: ClassVar[str]
     Params: ClassVar[type[Strict]]
@@ -86,4 +96,28 @@ class Workload(Protocol):
 
     def grade(self, plan: CellPlan, records: list[Request], context: PlanContext) -> list[Grade]:
         """Grade the timed requests; code that says why. A failed request gets is_correct null."""
+        ...
+
+
+@dataclass(frozen=True)
+class CellOutcome:
+    """A cell that was measured: its plan and the records of its window, as an adaptive workload is told of it."""
+
+    plan: CellPlan
+    records: list[Request]
+
+
+class Adaptive(Protocol):
+    """A workload whose next cell depends on those before it. The flow asks until the answer is None.
+
+    outcomes = []
+    while (plan := workload.next_cell(params, context, outcomes)) is not None:
+        measure, land and grade `plan` as any other cell
+        outcomes.append(CellOutcome(plan, records))
+    """
+
+    is_adaptive: ClassVar[bool]
+
+    def next_cell(self, params: Any, context: PlanContext, outcomes: list[CellOutcome]) -> CellPlan | None:
+        """The next cell, planned from the seed and the outcomes alone; None: the search is over."""
         ...
