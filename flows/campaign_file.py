@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from contracts.errors import BadInput
 from flows import workloads
 from flows.recipe import Recipe, Strict
-from flows.workloads import probes
+from flows.workloads.probes import Parameters as ProbeParameters
 
 PRICES = Path(__file__).resolve().parent.parent / "dbt" / "seeds" / "prices.csv"
 _NAME = r"^[a-z0-9][a-z0-9._-]*$"
@@ -65,7 +65,7 @@ class Campaign(Strict):
     price: Price
     recipes: list[Recipe] = Field(min_length=1)
     workloads: list[WorkloadEntry] = Field(min_length=1)
-    probes: probes.Parameters = probes.Parameters()
+    probes: ProbeParameters = ProbeParameters()
     compare: list[Comparison] = Field(default=[])
     path: Path
     sha256: str
@@ -101,7 +101,7 @@ def load_campaign(path: Path, prices: Path = PRICES) -> Campaign:
         document.validate(Recipe, value, ("recipes", place)) for place, value in enumerate(head.recipes)
     ]
     entries = [_entry(document, value, ("workloads", place)) for place, value in enumerate(head.workloads)]
-    asked = document.validate(probes.Parameters, head.probes, ("probes",))
+    asked = document.validate(ProbeParameters, head.probes, ("probes",))
     pairs = [
         document.validate(Comparison, value, ("compare", place)) for place, value in enumerate(head.compare)
     ]
