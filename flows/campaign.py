@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prefect import flow
 
-from flows import runs, tasks
+from flows import executions, tasks, workloads
 from flows.campaign_file import load_campaign
+from flows.executions import Execution
 from flows.progress import Display
 from flows.recipe import Recipe
-from flows.runs import Execution, RecipeRun
+from flows.runs import RecipeRun
 
 
 @flow(name="campaign", flow_run_name="campaign {campaign_path}", validate_parameters=False, log_prints=False)
@@ -32,7 +33,7 @@ def campaign(
     path = Path(campaign_path)
     definition = load_campaign(path)
     display = display or Display()
-    execution = runs.open_execution(
+    execution = executions.open_execution(
         definition, path.read_bytes(), Path(raw), is_resumed=is_resumed, notice=display.line
     )
     display.step("reading the node")
@@ -114,26 +115,25 @@ def _run_recipe(
 
 def _load(execution: Execution, run: RecipeRun, display: Display) -> None:
     """Probes, then every cell of every workload, then the probes again; an engine that died ends it."""
-    asked = execution.campaign.probes
-    _probe(run, display, "before", asked.before, list(asked.kinds))
-    planned = run.plans()
-    display.expect(sum(len(cells) for _, _, cells in planned))
-    for workload, _, cells in planned:
-        for plan in cells:
-            if run.is_engine_dead:
-                return
+    _probe(run, display, "before")
+    for entry in execution.campaign.entries_of(run.recipe):
+        workload = workloads.get(entry.workload)
+        display.step(f"{run.recipe.name}: planning {entry.name}")
+        for plan in run.cells(entry):
+            display.expect(1)
             display.step(f"{run.recipe.name}: {plan.cell_id}")
             result = tasks.run_cell(run, workload, plan, display)
             _tell_cell(display, run.recipe.name, plan.cell_id, result)
-    if not run.is_engine_dead:
-        _probe(run, display, "after", asked.after, list(asked.kinds))
+            if run.is_engine_dead:
+                return
+    _probe(run, display, "after")
 
 
-def _probe(run: RecipeRun, display: Display, phase: str, count: int, kinds: list[str]) -> None:
-    if count == 0:
+def _probe(run: RecipeRun, display: Display, phase: Literal["before", "after"]) -> None:
+    if run.execution.campaign.probes.count(phase) == 0:
         return
     display.step(f"{run.recipe.name}: probes {phase} load")
-    result = tasks.run_probes(run, phase, count, kinds)
+    result = tasks.run_probes(run, phase)
     display.line(f"{run.recipe.name}: probes {phase} load: {result['passed']} of {result['asked']} passed")
 
 

@@ -13,6 +13,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -30,8 +31,7 @@ class Display:
         self.quiet = quiet
         self._started = time.monotonic()
         self._live: Progress | None = None
-        self._steps = self._window = None
-        self._last_line = 0.0
+        self._steps: TaskID | None = None
 
     @contextmanager
     def running(self, title: str, steps: int | None = None) -> Iterator[Display]:
@@ -43,7 +43,7 @@ class Display:
             return
         self._live = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", table_column=None),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -53,7 +53,7 @@ class Display:
         with self._live:
             self._steps = self._live.add_task(title, total=steps)
             yield self
-        self._live = self._steps = self._window = None
+        self._live = self._steps = None
 
     def expect(self, steps: int) -> None:
         """Add `steps` to the number of steps that the bar counts to."""
@@ -86,7 +86,7 @@ class Display:
     @contextmanager
     def window(self, name: str, planned: int) -> Iterator[_WindowBar]:
         """The bar of one window; yields an object to call with how many requests are done."""
-        task = None
+        task: TaskID | None = None
         if self._live is not None:
             task = self._live.add_task(f"  {name}", total=planned or None)
         try:
@@ -97,7 +97,7 @@ class Display:
 
 
 class _WindowBar:
-    def __init__(self, display: Display, task: object, name: str, planned: int) -> None:
+    def __init__(self, display: Display, task: TaskID | None, name: str, planned: int) -> None:
         self._display, self._task, self._name, self._planned = display, task, name, planned
         self._next_line = time.monotonic() + 10.0
 
@@ -105,7 +105,7 @@ class _WindowBar:
         live = self._display._live
         text = f"  {self._name}" + (f"  {failed} failed" if failed else "")
         if live is not None and self._task is not None:
-            live.update(self._task, completed=done, description=text)  # type: ignore[arg-type]
+            live.update(self._task, completed=done, description=text)
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + 10.0
             self._display.line(f"{text}  {done} of {self._planned} requests")

@@ -64,7 +64,8 @@ class Recipe(Strict):
     max_running_requests: int | None = Field(default=None, gt=0)
     memory_fraction: float | None = Field(default=None, gt=0, lt=1)
     launcher: list[str] | None = Field(
-        default=None, description="the command that starts the engine, e.g. another Python's -m vllm...; null: own"
+        default=None,
+        description="the command that starts the engine, e.g. another Python's -m vllm...; null: own",
     )
     args: list[str] = []
     env: dict[str, str] = {}
@@ -83,6 +84,34 @@ class Recipe(Strict):
         if (self.engine == "external") != (self.url is not None):
             raise ValueError("url is given for engine external, and only there")
         return self
+
+    @property
+    def gpu_count(self) -> int:
+        """Devices that the recipe occupies: the listed ids, else the declared number, else what its layout needs."""
+        if self.prefill_decode is not None:
+            return len(set(self.prefill_decode.prefill_gpus) | set(self.prefill_decode.decode_gpus))
+        if self.gpu_ids is not None:
+            return len(self.gpu_ids)
+        return self.gpus
+
+    @property
+    def layout(self) -> str:
+        """The parallel layout in the field's words: `TP4 x 2 replicas`, `EP4`, `prefill/decode split`, `single`."""
+        if self.prefill_decode is not None:
+            split = self.prefill_decode
+            return f"prefill/decode split {len(split.prefill_gpus)}+{len(split.decode_gpus)}"
+        parts = [
+            f"{label}{size}"
+            for label, size in (
+                ("TP", self.tensor_parallel),
+                ("PP", self.pipeline_parallel),
+                ("DP", self.data_parallel),
+                ("EP", self.expert_parallel),
+            )
+            if size > 1
+        ]
+        name = " ".join(parts) or "single"
+        return f"{name} x {self.replicas} replicas" if self.replicas > 1 else name
 
     def settings(self) -> dict[str, Any]:
         """Every setting, flat, by name: what two recipes are compared by. Environment by name only."""

@@ -1,219 +1,53 @@
-"""One execution of a campaign, run by run: what the Prefect tasks call, and what tests call without Prefect.
+"""One run: one bring-up of one recipe. What the Prefect tasks call, and what tests call without Prefect.
 
-A run is one bring-up of one recipe. Everything that happens lands in its raw folder in the order in which a reader
-needs it: run_start before anything is started, each cell's evidence as its window closes, run_end last. A killed
-execution is continued by `resume`: what had landed stands, what was cut off is recorded as interrupted.
+Everything that happens lands in the run's raw folder in the order in which a reader needs it: run_start before
+anything is started, each cell's evidence as its window closes, run_end last.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from contracts.errors import BadInput, WeighbridgeError
+import msgspec
+
+from contracts.errors import WeighbridgeError
 from contracts.records import (
     BringUp,
     Cell,
-    Counters,
     Grade,
     NodeFacts,
     Probe,
     Request,
     RunEnd,
     RunStart,
-    Telemetry,
     Window,
+    WindowState,
 )
 from flows import __version__, engines, load, node, workloads
-from flows.campaign_file import Campaign
+from flows.campaign_file import WorkloadEntry
 from flows.engines.base import BringUpFailed
+from flows.engines.served import Served
+from flows.executions import SCRATCH, Execution
 from flows.landing import RunFolder, read_records, utc_now
 from flows.load.plan import WindowSpec
-from flows.node import checkpoint, telemetry
+from flows.node import checkpoint
 from flows.recipe import Recipe
 from flows.tokens import token_counter
+from flows.watch import Watch
 from flows.workloads import probes
-from flows.workloads.base import CellPlan, PlanContext
-
-COUNTER_PERIOD_S = 5.0
-Notice = Callable[[str], None]
+from flows.workloads.base import CellOutcome, CellPlan, PlanContext
 
 
 def new_run_id(recipe: str) -> str:
     """A run id that sorts by time and is never taken twice: `20261009T081500Z-<recipe>-<4 hex>`."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{recipe}-{secrets.token_hex(2)}"
-
-
-@dataclass
-class Execution:
-    """One `weighbridge run` of a campaign: its node, its runs, and what an earlier try of it finished."""
-
-    campaign: Campaign
-    campaign_sha256: str
-    raw: Path
-    execution_id: str
-    node_facts: dict[str, Any] = field(default_factory=dict)
-    earlier: list[EarlierRun] = field(default_factory=list)
-    notice: Notice = lambda _: None
-
-    @property
-    def folder(self) -> Path:
-        return self.raw / self.campaign.name
-
-    def finished(self, recipe: str) -> EarlierRun | None:
-        """The run that settled this recipe before the execution was cut off, if one did."""
-        return next((run for run in self.earlier if run.recipe == recipe and run.is_settled), None)
-
-    def unfinished(self, recipe: str) -> EarlierRun | None:
-        """The last run of this recipe that was cut off."""
-        cut = [run for run in self.earlier if run.recipe == recipe and not run.is_settled]
-        return cut[-1] if cut else None
-
-    def finished_cells(self, recipe: str) -> set[str]:
-        """Cells of this recipe whose windows were completed before the execution was cut off."""
-        return {cell for run in self.earlier if run.recipe == recipe for cell in run.complete_cells}
-
-
-@dataclass(frozen=True)
-class EarlierRun:
-    """A run of an execution that is being resumed, as raw tells it."""
-
-    run_id: str
-    recipe: str
-    state: str | None
-    failure_class: str | None
-    complete_cells: frozenset[str]
-    reproduces: str | None
-
-    @property
-    def is_settled(self) -> bool:
-        return self.state in ("served", "failed", "engine_died") and self.reproduces is None
-
-
-def open_execution(
-    campaign: Campaign, campaign_bytes: bytes, raw: Path, *, is_resumed: bool, notice: Notice
-) -> Execution:
-    """Start a new execution, or go on with the last one when `is_resumed`.
-
-    Raises BadInput when there is nothing to resume, or the campaign file is not the one that was started.
-    """
-    digest = hashlib.sha256(campaign_bytes).hexdigest()
-    if not is_resumed:
-        execution_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-        return Execution(campaign, digest, raw, execution_id, notice=notice)
-    starts = [
-        (path, start)
-        for path in sorted((raw / campaign.name).glob("*/run_start.jsonl"))
-        for start in read_records(path, RunStart)
-        if start.execution_id is not None
-    ]
-    if not starts:
-        raise BadInput(
-            f"campaign {campaign.name} has no run to resume",
-            evidence=str(raw / campaign.name),
-            next_step="weighbridge run CAMPAIGN without --resume",
-        )
-    last = starts[-1][1]
-    assert last.execution_id is not None
-    if last.campaign_sha256 != digest:
-        raise BadInput(
-            f"campaign {campaign.name} has changed since execution {last.execution_id} was started",
-            measured=f"sha256 {digest[:12]}",
-            required=f"sha256 {(last.campaign_sha256 or 'unknown')[:12]}",
-            next_step="restore the file, or run the changed campaign without --resume",
-        )
-    execution = Execution(campaign, digest, raw, last.execution_id, notice=notice)
-    for path, start in starts:
-        if start.execution_id == last.execution_id:
-            execution.earlier.append(_recover_run(RunFolder(path.parent), start, notice))
-    return execution
-
-
-def _recover_run(run: RunFolder, start: RunStart, notice: Notice) -> EarlierRun:
-    """Sweep what a killed run left running, land what it left unlanded, and end it as interrupted."""
-    if not run.has_landed("run_end.jsonl"):
-        swept = engines.sweep(run)
-        if swept:
-            notice(f"stopped {len(swept)} processes that {run.run_id} had left")
-        interrupted = [
-            path.name.removesuffix(".plan") if path.is_dir() else path.stem
-            for path in load.left_over_windows(run)
-        ]
-        for cell_id in interrupted:
-            load.recover_window(run, cell_id)
-        for name in run.recover():
-            notice(f"landed {name} of {run.run_id}")
-        for cell_id in _cells_without_record(run):
-            _land_interrupted_cell(run, start, cell_id)
-        run.land_records(
-            "run_end.jsonl",
-            [
-                RunEnd(
-                    campaign=run.campaign,
-                    run_id=run.run_id,
-                    state="interrupted",
-                    ended_at=utc_now(),
-                    note="the flow ended before this run did; recovered by the resume",
-                )
-            ],
-        )
-    end = read_records(run.path / "run_end.jsonl", RunEnd)[0]
-    bring_up_path = run.path / "bring_up.jsonl"
-    bring_ups = read_records(bring_up_path, BringUp) if bring_up_path.exists() else []
-    cells = [read_records(path, Cell)[0] for path in sorted((run.path / "cells").glob("*.jsonl"))]
-    return EarlierRun(
-        run_id=run.run_id,
-        recipe=start.recipe,
-        state=end.state,
-        failure_class=bring_ups[0].failure_class if bring_ups else None,
-        complete_cells=frozenset(cell.cell_id for cell in cells if cell.window_state == "complete"),
-        reproduces=start.reproduces_run_id,
-    )
-
-
-def _cells_without_record(run: RunFolder) -> list[str]:
-    seals = run.seals()
-    with_requests = {Path(name).stem for name in seals if name.startswith("requests/")}
-    return sorted(cell for cell in with_requests if f"cells/{cell}.jsonl" not in seals)
-
-
-def _land_interrupted_cell(run: RunFolder, start: RunStart, cell_id: str) -> None:
-    """The cell's plan was in memory and is gone: what its requests themselves show is written, the rest is null."""
-    requests = read_records(run.path / f"requests/{cell_id}.jsonl", Request)
-    timed = [request for request in requests if request.phase == "timed"]
-    scratch = run.path / ".scratch" / f"{cell_id}.cell.json"
-    known: dict[str, Any] = {}
-    if scratch.exists():
-        import msgspec
-
-        known = msgspec.json.decode(scratch.read_bytes())
-    defaults: dict[str, Any] = {
-        "workload": "unknown", "concurrency": 0, "seed": 0, "shape": {},
-        "planned_requests": len(timed), "warmup_requests": len(requests) - len(timed),
-    }  # fmt: skip
-    run.land_records(
-        f"cells/{cell_id}.jsonl",
-        [
-            Cell(
-                **{
-                    **defaults,
-                    **known,
-                    "campaign": run.campaign,
-                    "run_id": run.run_id,
-                    "cell_id": cell_id,
-                    "window_state": "interrupted",
-                    "window_note": "the flow was killed during this window; its completed requests are kept",
-                }
-            )
-        ],
-    )
 
 
 class RecipeRun:
@@ -236,7 +70,7 @@ class RecipeRun:
         self.resumes_run_id = resumes_run_id
         self.reproduces_run_id = reproduces_run_id
         self.run = RunFolder.create(execution.raw, execution.campaign.name, new_run_id(recipe.name))
-        self.served: engines.Served | None = None
+        self.served: Served | None = None
         self.failure: BringUpFailed | None = None
         self.context: PlanContext | None = None
         self.is_engine_dead = False
@@ -267,13 +101,13 @@ class RecipeRun:
                     model=recipe.model,
                     model_path=None,  # a path of one machine is no evidence; the facts below are
                     node_id=facts["node_id"],
-                    gpus=max(1, engines.gpu_count(recipe)),
+                    gpus=max(1, recipe.gpu_count),
                     gpu_ids=recipe.gpu_ids,
-                    layout=engines.layout(recipe),
+                    layout=recipe.layout,
                     claimed_precision=recipe.claimed_precision,
                     claimed_context_tokens=recipe.context_tokens,
                     policy=campaign.policy,
-                    price=campaign.resolved_price(),
+                    price=campaign.price.model_dump(mode="json"),
                     recipe_settings=recipe.settings(),
                     rescues=self.rescue_of.name if self.rescue_of else None,
                     rescue_change=change,
@@ -304,7 +138,7 @@ class RecipeRun:
     def bring_up(self) -> bool:
         """Start the engine; True when it serves. A failure lands with its class and evidence and ends the run."""
         try:
-            self.served = engines.bring_up(self.recipe, self.run, on_event=self.execution.notice)
+            self.served = engines.bring_up(self.recipe, self.run, on_event=self._on_event)
         except BringUpFailed as failure:
             self.failure = failure
             self._land_bring_up_failure(failure)
@@ -351,6 +185,10 @@ class RecipeRun:
         )
         return True
 
+    def _on_event(self, name: str, facts: dict[str, Any]) -> None:
+        details = ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
+        self.execution.notice(f"{self.recipe.name}: {name}" + (f" ({details})" if details else ""))
+
     def _land_bring_up_failure(self, failure: BringUpFailed) -> None:
         reading = failure.reading.facts
         self.run.land_records(
@@ -376,20 +214,35 @@ class RecipeRun:
 
     # windows
 
-    def plans(self) -> list[tuple[workloads.Workload, Any, list[CellPlan]]]:
-        """Every cell of every workload that this recipe runs, less those an earlier try completed."""
+    def cells(self, entry: WorkloadEntry) -> Iterator[CellPlan]:
+        """The cells of one entry of the campaign, less those that an earlier try completed.
+
+        An adaptive workload's next cell is planned once the one before it has been measured and landed, so this is
+        consumed one cell at a time; a cell that an earlier try completed is read back instead of measured again.
+        """
         assert self.context is not None
         done = self.execution.finished_cells(self.recipe.name)
-        planned = []
-        for entry in self.execution.campaign.workloads:
-            if self.recipe.workloads is not None and entry.name not in self.recipe.workloads:
-                continue
-            workload = workloads.get(entry.workload)
-            if getattr(workload, "is_lifecycle", False):
-                continue
-            cells = [cell for cell in workload.cells(entry.params, self.context) if cell.cell_id not in done]
-            planned.append((workload, entry, cells))
-        return planned
+        workload = workloads.get(entry.workload)
+        if not getattr(workload, "is_adaptive", False):
+            plans = workloads.plan_cells(entry.name, entry.workload, entry.params, self.context)
+            yield from (plan for plan in plans if plan.cell_id not in done)
+            return
+        context = replace(self.context, entry=entry.name)
+        outcomes: list[CellOutcome] = []
+        while (plan := workload.next_cell(entry.params, context, outcomes)) is not None:
+            plan = workloads.named(entry.name, plan)
+            if plan.cell_id not in done:
+                yield plan
+            outcomes.append(CellOutcome(plan, self._landed_requests(plan.cell_id)))
+
+    def _landed_requests(self, cell_id: str) -> list[Request]:
+        """A cell's records, from this run or from the earlier one that completed it."""
+        name = f"requests/{cell_id}.jsonl"
+        folders = [self.run.path, *(self.execution.folder / run.run_id for run in self.execution.earlier)]
+        for folder in folders:
+            if (folder / name).exists():
+                return read_records(folder / name, Request)
+        return []
 
     def run_cell(
         self,
@@ -401,21 +254,10 @@ class RecipeRun:
         assert self.served is not None and self.context is not None
         served, run = self.served, self.run
         self._write_scratch(plan)
-        spec = WindowSpec(
-            campaign=run.campaign,
-            run_id=run.run_id,
-            cell_id=plan.cell_id,
-            endpoints=served.endpoints,
-            model=served.model,
-            shape=plan.shape,
-            deadlines=plan.deadlines,
-            processes=self.execution.campaign.load_processes,
-            api_key_env=self.recipe.api_key_env,
-            keep_text=plan.keep_text,
-        )
-        watch = _Watch(self, plan.cell_id)
+        watch = Watch(served, run, plan.cell_id, self.recipe.gpu_ids)
         opened_at, started = utc_now(), time.monotonic()
-        state, note, window = "complete", None, None
+        state: WindowState = "complete"
+        note, window = None, None
         prepared_s: list[float] = []
 
         def requests() -> Iterator[Any]:
@@ -423,9 +265,13 @@ class RecipeRun:
             prepared_s.append(time.monotonic() - started)
 
         try:
-            with watch:
+            with watch, self._probing_beside(plan):
                 window = load.run_window(
-                    spec, requests(), run, on_progress=on_progress, should_abort=lambda: not served.is_alive()
+                    self._spec(plan),
+                    requests(),
+                    run,
+                    on_progress=on_progress,
+                    should_abort=self._is_engine_gone,
                 )
         except WeighbridgeError as error:
             state, note = "client_failed", str(error)
@@ -436,7 +282,8 @@ class RecipeRun:
             raise
         if not served.is_alive():
             self.is_engine_dead = True
-            state, note = "engine_died", served.death_summary()
+            death = served.death()
+            state, note = "engine_died", death.summary if death else "the engine is gone"
         elif window is not None and plan.deadlines.window_s and window.cancelled + window.unsent > 0:
             state = "deadline"
         if window is None and not run.has_landed(f"requests/{plan.cell_id}.jsonl"):
@@ -448,29 +295,74 @@ class RecipeRun:
             run.land_records(f"grades/{plan.cell_id}.jsonl", grade(plan, records, self.context))
         return cell, window
 
-    def run_probes(
-        self, phase: str, count: int, kinds: Iterable[str], during: str | None = None
-    ) -> list[Probe]:
-        """Run the small pass/fail requests of one phase and land their verdicts. phase: before, after."""
+    def run_probes(self, phase: Literal["before", "after"]) -> list[Probe]:
+        """Run the small pass/fail requests of one phase and land their verdicts; none when none are asked for."""
         assert self.context is not None
-        plan = probes.plan(self.context, phase=phase, count=count, kinds=list(kinds))
+        plan = probes.plan(self.execution.campaign.probes, self.context, phase)
+        if plan is None:
+            return []
         self.run_cell(plan, None)
         path = self.run.path / f"requests/{plan.cell_id}.jsonl"
         records = read_records(path, Request) if path.exists() else []
-        verdicts = probes.judge(plan, records, self.context)
+        verdicts = probes.judge(plan, records, self.context, phase)
         self.run.land_records(f"probes/{phase}.jsonl", verdicts)
         return verdicts
 
+    @contextmanager
+    def _probing_beside(self, plan: CellPlan) -> Iterator[None]:
+        """Probes from a thread while a window is open, where the plan allows it and the campaign asks for them."""
+        if not plan.probe_during or self.execution.campaign.probes.count("during") == 0:
+            yield
+            return
+        thread = threading.Thread(target=self._probe_beside, args=(plan.cell_id,), daemon=True)
+        thread.start()
+        yield
+        thread.join()
+
+    def _probe_beside(self, cell_id: str) -> None:
+        """Probes of phase `during`, beside a cell that is under load; from a thread of the flow's process."""
+        assert self.served is not None and self.context is not None
+        plan = probes.plan(self.execution.campaign.probes, self.context, "during", beside_cell=cell_id)
+        if plan is None:
+            return
+        opened_at = utc_now()
+        state: WindowState = "complete"
+        try:
+            load.run_window(self._spec(plan), plan.requests(), self.run, should_abort=self._is_engine_gone)
+        except WeighbridgeError:
+            state = "client_failed"
+        self._land_cell(plan, state, None, opened_at, None)
+        path = self.run.path / f"requests/{plan.cell_id}.jsonl"
+        records = read_records(path, Request) if path.exists() else []
+        self.run.land_records(
+            f"probes/during_{cell_id}.jsonl", probes.judge(plan, records, self.context, "during")
+        )
+
+    def _is_engine_gone(self) -> bool:
+        return self.served is None or not self.served.is_alive()
+
+    def _spec(self, plan: CellPlan) -> WindowSpec:
+        assert self.served is not None
+        return WindowSpec(
+            campaign=self.run.campaign,
+            run_id=self.run.run_id,
+            cell_id=plan.cell_id,
+            endpoints=self.served.endpoints,
+            model=self.served.model,
+            shape=plan.shape,
+            deadlines=plan.deadlines,
+            api_key_env=self.recipe.api_key_env,
+            keep_text=plan.keep_text,
+        )
+
     def _write_scratch(self, plan: CellPlan) -> None:
         """Leave the cell's key where a resume finds it; scratch is not evidence and is removed at the end."""
-        import msgspec
-
-        folder = self.run.path / ".scratch"
+        folder = self.run.path / SCRATCH
         folder.mkdir(exist_ok=True)
         (folder / f"{plan.cell_id}.cell.json").write_bytes(msgspec.json.encode(_cell_fields(plan)))
 
     def _land_cell(
-        self, plan: CellPlan, state: str, note: str | None, opened_at: str, planning_s: float | None
+        self, plan: CellPlan, state: WindowState, note: str | None, opened_at: str, planning_s: float | None
     ) -> Cell:
         assert self.context is not None
         cell = Cell(
@@ -479,7 +371,7 @@ class RecipeRun:
             run_id=self.run.run_id,
             prompt_length_source=self.context.tokens.source,
             planning_s=planning_s,
-            window_state=state,  # type: ignore[arg-type]
+            window_state=state,
             window_note=note,
             log_tail=self.served.log_tail(20) if state == "engine_died" and self.served else None,
             opened_at=opened_at,
@@ -520,7 +412,7 @@ class RecipeRun:
             log_tail=log_tail,
         )
         self.run.land_records("run_end.jsonl", [end])
-        scratch = self.run.path / ".scratch"
+        scratch = self.run.path / SCRATCH
         if scratch.is_dir():
             for path in scratch.iterdir():
                 path.unlink()
@@ -529,8 +421,6 @@ class RecipeRun:
 
 
 def _cell_fields(plan: CellPlan) -> dict[str, Any]:
-    import msgspec
-
     return {
         "cell_id": plan.cell_id,
         "workload": plan.workload,
@@ -555,68 +445,6 @@ def _cell_fields(plan: CellPlan) -> dict[str, Any]:
         "objectives": plan.objectives,
         "params": plan.params,
     }
-
-
-class _Watch:
-    """Samples the engine's counters and the GPUs while a window is open, from threads of the flow's process."""
-
-    def __init__(self, owner: RecipeRun, cell_id: str) -> None:
-        assert owner.served is not None
-        self._served, self._run, self._cell_id = owner.served, owner.run, cell_id
-        self._counters: list[Counters] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name=f"counters-{cell_id}", daemon=True)
-        self._gpus = telemetry.Sampler(owner.recipe.gpu_ids, period_s=1.0)
-        self._samples: list[dict[str, Any]] = []
-
-    def __enter__(self) -> _Watch:
-        self._scrape("before")
-        self._gpus.__enter__()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(timeout=30)
-        self._gpus.__exit__(None, None, None)
-        self._samples = list(self._gpus.samples)
-        self._scrape("after")
-
-    def land(self) -> None:
-        """Land what was sampled; a file without samples is not written."""
-        if self._counters:
-            self._run.land_records(f"counters/{self._cell_id}.jsonl", self._counters)
-        if self._samples:
-            self._run.land_records(
-                f"telemetry/{self._cell_id}.jsonl",
-                [
-                    Telemetry(
-                        campaign=self._run.campaign, run_id=self._run.run_id, cell_id=self._cell_id, **sample
-                    )
-                    for sample in self._samples
-                ],
-            )
-
-    def _sample(self) -> None:
-        while not self._stop.wait(COUNTER_PERIOD_S):
-            self._scrape("during")
-
-    def _scrape(self, at: str) -> None:
-        at_ns, scraped_at = time.monotonic_ns(), utc_now()
-        for index, counters in enumerate(self._served.counters()):
-            known = {key: value for key, value in counters.items() if key in Counters.__struct_fields__}
-            self._counters.append(
-                Counters(
-                    campaign=self._run.campaign,
-                    run_id=self._run.run_id,
-                    cell_id=self._cell_id,
-                    at=at,  # type: ignore[arg-type]
-                    at_ns=at_ns,
-                    scraped_at=scraped_at,
-                    endpoint=index,
-                    **known,
-                )
-            )
 
 
 def read_node() -> dict[str, Any]:

@@ -7,18 +7,19 @@ would hide a failure that the evidence must show.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows import runs
+from flows.executions import Execution
 from flows.progress import Display
 from flows.recipe import Recipe
-from flows.runs import Execution, RecipeRun
+from flows.runs import RecipeRun
 from flows.workloads.base import CellPlan, Workload
 
-_plain = {"cache_policy": NO_CACHE, "retries": 0, "persist_result": False}
+_plain: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0, "persist_result": False}
 
 
 @task(name="read node", **_plain)
@@ -51,9 +52,9 @@ def bring_up(
 
 
 @task(name="probe", task_run_name="probe {phase}", **_plain)
-def run_probes(run: RecipeRun, phase: str, count: int, kinds: list[str]) -> dict[str, int]:
+def run_probes(run: RecipeRun, phase: Literal["before", "after"]) -> dict[str, int]:
     """The small pass/fail requests of one phase. Returns how many passed of how many."""
-    verdicts = run.run_probes(phase, count, kinds)
+    verdicts = run.run_probes(phase)
     return {"passed": sum(verdict.is_passed for verdict in verdicts), "asked": len(verdicts)}
 
 

@@ -29,3 +29,15 @@ def sweep(run_folder: Path) -> list[int]:
     from flows.engines import processes
 
     return processes.sweep(run_folder)
+
+
+def model_path(recipe: Recipe) -> Path | None:
+    """Where a recipe's weights lie on this machine, for facts read from their headers; None when nowhere here."""
+    from contracts.errors import BadInput
+    from flows.engines.models import find_gguf
+
+    try:
+        path = find_gguf(recipe.model)
+    except BadInput:
+        return None
+    return path if path.exists() else None
