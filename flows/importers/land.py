@@ -223,12 +223,12 @@ def _request(request: RequestRow, row: ResultRow, cell_id: str, place: int, own:
 
 
 def _counters(row: ResultRow, dumps: Dumps, cell_id: str, own: dict[str, Any]) -> Iterable[Counters]:
+    """The dumps as they are: before, and after. The axis is synthetic, so their instants are 0 and 1."""
     fields = set(Counters.__struct_fields__)
-    for at, counters in (("before", dumps.before), ("after", dumps.after)):
-        known = {key: value for key, value in counters.items() if key in fields}
-        yield Counters(
-            **own, cell_id=cell_id, at=at, at_ns=0 if at == "before" else 1, scraped_at=utc_now(), **known
-        )  # type: ignore[arg-type]
+    before = {key: value for key, value in dumps.before.items() if key in fields}
+    after = {key: value for key, value in dumps.after.items() if key in fields}
+    yield Counters(**own, cell_id=cell_id, at="before", at_ns=0, scraped_at=utc_now(), **before)
+    yield Counters(**own, cell_id=cell_id, at="after", at_ns=1, scraped_at=utc_now(), **after)
 
 
 def _wall(row: ResultRow, instant_ns: int) -> str:

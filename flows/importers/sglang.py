@@ -23,7 +23,8 @@ def read(document: Document) -> list[ResultRow]:
 
 
 def _read_entry(entry: dict[str, Any], path: Path, place: int) -> ResultRow:
-    info = entry.get("server_info") if isinstance(entry.get("server_info"), dict) else {}
+    stated = entry.get("server_info")
+    info: dict[str, Any] = stated if isinstance(stated, dict) else {}
     row = ResultRow(
         tool="sglang bench_serving",
         tool_version=info.get("version"),
