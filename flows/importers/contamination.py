@@ -78,8 +78,8 @@ def _counters(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"metrics dump {path.name} cannot be read: {error}", evidence=str(path)) from None
     counters = read_counters(text)
-    if not any(value is not None for name, value in counters.items() if name != "source_names"):
-        raise BadInput(f"{path.name} holds no metric of a known engine", evidence=str(path))
+    if all(counters.get(name) is None for name in ("prompt_tokens", "prefix_queries", "output_tokens")):
+        raise BadInput(f"{path.name} holds no metric of tokens of a known engine", evidence=str(path))
     return counters
 
 

@@ -12,7 +12,10 @@ from flows.importers.result import RefusedResult, ResultRow, UnknownResult
 
 @dataclass(frozen=True)
 class Format:
-    """One file format. signature: keys that tell it; required: keys without which it cannot be read."""
+    """One file format. signature: keys that tell it; required: keys without which it cannot be read.
+
+    typical: keys that settle which of two formats an unknown file is nearer to.
+    """
 
     name: str
     kinds: tuple[str, ...]
@@ -20,6 +23,7 @@ class Format:
     required: frozenset[str]
     read: Callable[[Document], list[ResultRow]]
     without: frozenset[str] = frozenset()
+    typical: frozenset[str] = frozenset()
 
     def fits(self, document: Document) -> bool:
         keys = document.keys()
@@ -33,7 +37,7 @@ FORMATS = (
     Format("InferenceX benchmark_serving result", ("json", "jsonl"), inferencex.RAW_SIGNATURE, vllm.REQUIRED,
            inferencex.read_raw),
     Format("vllm bench serve result, sweep run or summary list", ("json", "jsonl"), vllm.SIGNATURE, vllm.REQUIRED,
-           vllm.read),
+           vllm.read, typical=vllm.KNOWN),
     Format("InferenceX aggregate", ("json", "jsonl"), inferencex.SIGNATURE, inferencex.REQUIRED, inferencex.read),
     Format("InferenceX aggregate", ("json", "jsonl"), frozenset({"conc", "model", "metrics"}), inferencex.REQUIRED,
            inferencex.read),
@@ -86,9 +90,9 @@ def read_rows(document: Document) -> list[ResultRow]:
 def _unknown(document: Document) -> UnknownResult:
     keys = document.keys()
 
-    def likeness(known: Format) -> float:
+    def likeness(known: Format) -> tuple[float, int]:
         wanted = known.signature | known.required
-        return len(wanted & keys) / len(wanted)
+        return len(wanted & keys) / len(wanted), len(known.typical & keys)
 
     nearest = max(FORMATS, key=likeness)
     absent = sorted((nearest.signature | nearest.required) - keys)

@@ -30,7 +30,7 @@ _STATISTIC = {"mean": "mean", "median": "p50", "p50": "p50", "p90": "p90", "p95"
 _LATENCY = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e", "e2e_latency": "e2e", "e2e": "e2e"}
 
 # Keys that every version writes; a key outside these that holds a plain value is the sweep's swept setting.
-_KNOWN = frozenset(
+KNOWN = frozenset(
     [
         "date",
         "endpoint_type",
@@ -210,7 +210,7 @@ def _read_settings(row: ResultRow, entry: dict[str, Any]) -> None:
             "a run of a sweep: the file does not say whether the prefix cache was reset between its runs"
         )
     for key, value in entry.items():
-        if key in _KNOWN or key in TRTLLM_KEYS or key.startswith(("spec_decode_", "steady_state_")):
+        if key in KNOWN or key in TRTLLM_KEYS or key.startswith(("spec_decode_", "steady_state_")):
             continue
         if re.fullmatch(r"(mean|median|std|p\d+(_\d+)?)_\w+", key) or not isinstance(
             value, (str, int, float, bool)
