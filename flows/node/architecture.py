@@ -50,17 +50,25 @@ class Layer:
     state_flops_per_token: float = 0.0
     mixer_params: int = 0
     ffn_params: int = 0
+    router_params: int = 0
+    shared_params: int = 0
     expert_params: int = 0
     expert_params_active: float = 0.0
     norm_params: int = 0
 
     @property
+    def _always(self) -> int:
+        return (
+            self.mixer_params + self.ffn_params + self.router_params + self.shared_params + self.norm_params
+        )
+
+    @property
     def params(self) -> int:
-        return self.mixer_params + self.ffn_params + self.expert_params + self.norm_params
+        return self._always + self.expert_params
 
     @property
     def params_active(self) -> float:
-        return self.mixer_params + self.ffn_params + self.expert_params_active + self.norm_params
+        return self._always + self.expert_params_active
 
 
 @dataclass
@@ -97,6 +105,20 @@ class Architecture:
         if self.vocab is None:
             return None
         return sum(x.params for x in self.layers) + self.hidden + self.embedding_params + self.lm_head_params
+
+    def params_by_kind(self) -> dict[str, int]:
+        """Parameters by the module kinds of flows.node.tensors; kinds without any are left out."""
+        found = dict.fromkeys(("attention", "mixer", "mlp", "experts", "shared_experts", "router", "norm"), 0)
+        for x in self.layers:
+            found["mixer" if x.mixer in ("linear", "mamba", "conv") else "attention"] += x.mixer_params
+            found["mlp"] += x.ffn_params
+            found["experts"] += x.expert_params
+            found["shared_experts"] += x.shared_params
+            found["router"] += x.router_params
+            found["norm"] += x.norm_params
+        found["norm"] += self.hidden
+        found["embed"], found["lm_head"] = self.embedding_params, self.lm_head_params
+        return {kind: count for kind, count in found.items() if count}
 
     @property
     def params_active(self) -> int | None:
@@ -590,7 +612,8 @@ class _Builder:
                 counted = 1
             shared = counted * self.expert_inner
         gate = h if self.family.startswith(("qwen2_moe", "qwen3_next", "qwen3_5")) and shared else 0
-        layer.ffn_params = router + matrices * h * shared + gate
+        layer.router_params = router + gate
+        layer.shared_params = matrices * h * shared
 
 
 def _rounded_lfm2(inner: int, keys: _Keys) -> int:

@@ -8,7 +8,7 @@ import os
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from contracts.errors import BadInput
 from flows.node.tensors import DTYPE_BITS, Tensor
@@ -105,7 +105,7 @@ def _tensor(name: str, entry: Any, where: str) -> Tensor:
     return Tensor(name, dtype, tuple(shape), nbytes)
 
 
-def _is_counts(value: Any) -> bool:
+def _is_counts(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(
         isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in value
     )
