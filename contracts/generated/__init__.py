@@ -1,0 +1,1 @@
+"""What is written from contracts: one module a family of files. See contracts.generate."""

@@ -1,0 +1,272 @@
+"""Reads one raw file line by line: what is right becomes rows, what is not becomes quarantine with a reason.
+
+The fast way decodes a block of lines at once; a block in which anything is wrong is read again line by line, so both
+ways say the same. Nothing is dropped: rows + quarantined = lines, always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from contracts.records import KINDS, SCHEMA_VERSION
+from flows.warehouse import gaps
+from flows.warehouse.shapes import ONE_LINE, Shape, shape
+
+BLOCK_BYTES = 8 << 20
+_encode = msgspec.json.encode
+_any = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a file lies: its path under raw, and what its records must say of themselves."""
+
+    file: str
+    campaign: str
+    run_id: str
+    kind: str
+    cell_id: str | None
+
+
+@dataclass
+class Quarantined:
+    """One refused line: where it is, the reason (a closed set, see docs/warehouse.md) and what exactly was wrong."""
+
+    line: int
+    reason: str
+    detail: str
+
+
+@dataclass
+class FileReading:
+    """What one file held. between: the gaps between chunks of its timed, ok requests, ns, in pieces."""
+
+    rows: int = 0
+    lines: int = 0
+    bytes: int = 0
+    sha256: str = ""
+    quarantined: list[Quarantined] = field(default_factory=list)
+    between: list[np.ndarray] = field(default_factory=list)
+
+
+class _LineRefused(Exception):
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason, self.detail = reason, detail
+
+
+def read_file(
+    path: Path,
+    place: Place,
+    seen: set[str],
+    reading: FileReading,
+    start: int = 0,
+    end: int | None = None,
+    line: int = 1,
+) -> Iterator[pa.RecordBatch]:
+    """Read a file, or the bytes start..end of it that begin with line `line`, into batches of its kind's schema.
+
+    seen: the request ids of the run so far; added to. `reading` is filled as the batches are taken; its hash is of
+    the bytes that were read.
+    """
+    digest = hashlib.sha256()
+    for block, is_torn in _blocks(path, start, end):
+        digest.update(block)
+        reading.bytes += len(block)
+        lines = block.count(b"\n") + is_torn
+        reading.lines += lines
+        batch = None if is_torn else _read_block(block, lines, place, seen, reading, line)
+        if batch is None:
+            batch = _read_lines(block, is_torn, place, seen, reading, line)
+        line += lines
+        if batch is not None and batch.num_rows:
+            reading.rows += batch.num_rows
+            yield batch
+    reading.sha256 = digest.hexdigest()
+
+
+def _blocks(path: Path, start: int, end: int | None) -> Iterator[tuple[bytes, bool]]:
+    """Blocks of whole lines; at the end of the file what no newline closes comes alone, marked torn."""
+    rest = b""
+    with path.open("rb", buffering=0) as stream:
+        stream.seek(start)
+        left = -1 if end is None else end - start
+        while left:
+            block = stream.read(BLOCK_BYTES if left < 0 else min(BLOCK_BYTES, left))
+            if not block:
+                break
+            if left > 0:
+                left -= len(block)
+            cut = block.rfind(b"\n") + 1
+            if cut == 0:
+                rest += block
+                continue
+            whole = rest + block[:cut] if rest else block[:cut]
+            rest = block[cut:]
+            yield whole, False
+    if rest:
+        yield rest, True
+
+
+def _read_block(
+    block: bytes, lines: int, place: Place, seen: set[str], reading: FileReading, line: int
+) -> pa.RecordBatch | None:
+    """The fast way; None where any line needs the careful one."""
+    kind = shape(place.kind)
+    if place.kind in ONE_LINE and (lines > 1 or reading.rows):
+        return None
+    try:
+        records = kind.decoder.decode_lines(block)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if len(records) != lines:
+        return None
+    campaign, run_id, cell_id, name = place.campaign, place.run_id, place.cell_id, place.kind
+    for record in records:
+        if (
+            record.campaign != campaign
+            or record.run_id != run_id
+            or record.record != name
+            or record.schema_version != SCHEMA_VERSION
+        ):
+            return None
+    if cell_id is not None and any(record.cell_id != cell_id for record in records):
+        return None
+    ids: set[str] = set()
+    if name == "request":
+        ids = {record.request_id for record in records}
+        if len(ids) != len(records) or not seen.isdisjoint(ids):
+            return None
+    try:
+        batch = _batch(records, kind, place, np.arange(line, line + lines), reading)
+    except (gaps.GapsUnreadable, OverflowError, pa.ArrowException):
+        return None
+    seen |= ids
+    return batch
+
+
+def _read_lines(
+    block: bytes, is_torn: bool, place: Place, seen: set[str], reading: FileReading, line: int
+) -> pa.RecordBatch | None:
+    """The careful way: every line by itself."""
+    kind = shape(place.kind)
+    records, numbers = [], []
+    texts = block.split(b"\n")
+    if not is_torn:
+        texts.pop()
+    for number, text in enumerate(texts, start=line):
+        try:
+            if is_torn and number == line + len(texts) - 1:
+                raise _LineRefused("cut_line", "the last line does not end in a newline")
+            record = _read_line(text, kind, place, seen)
+            if place.kind in ONE_LINE and (records or reading.rows):
+                raise _LineRefused("duplicate_record", f"a {place.kind} file holds one record")
+        except _LineRefused as refused:
+            reading.quarantined.append(Quarantined(number, refused.reason, refused.detail))
+            continue
+        if place.kind == "request":
+            seen.add(record.request_id)
+        records.append(record)
+        numbers.append(number)
+    return _batch(records, kind, place, np.array(numbers, np.int64), reading) if records else None
+
+
+def _read_line(text: bytes, kind: Shape, place: Place, seen: set[str]) -> Any:
+    if not text.strip(b" \t\r"):
+        raise _LineRefused("blank_line", "the line is empty")
+    if b"\x00" in text:
+        raise _LineRefused("nul_bytes", f"{text.count(0)} NUL bytes from byte {text.index(0)} of the line")
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _LineRefused("not_utf8", f"byte {error.start} of the line: {error.reason}") from error
+    _check_header(text, place)
+    try:
+        record = kind.decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise _LineRefused(_reason(str(error)), str(error)) from error
+    except msgspec.DecodeError as error:
+        raise _LineRefused("not_json", str(error)) from error
+    if place.cell_id is not None and record.cell_id != place.cell_id:
+        raise _LineRefused("foreign_cell", f"the record says cell {record.cell_id!r}")
+    if place.kind == "request":
+        if record.request_id in seen:
+            raise _LineRefused(
+                "duplicate_request_id", f"request {record.request_id!r} stands in this run already"
+            )
+        try:
+            gaps.read_gaps([record.chunk_gap_ns])
+        except gaps.GapsUnreadable as error:
+            raise _LineRefused("wrong_type", f"{error} in chunk_gap_ns") from error
+    for name in kind.counted_names:
+        value = getattr(record, name)
+        if value is not None and not 0 <= value < 1 << 63:
+            raise _LineRefused("out_of_range", f"{name} is {value}")
+    return record
+
+
+def _check_header(text: bytes, place: Place) -> None:
+    """What a line says of itself, before its kind's own fields: JSON, record, version, campaign, run."""
+    try:
+        content = _any.decode(text)
+    except msgspec.ValidationError as error:
+        raise _LineRefused("wrong_type", str(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _LineRefused("not_json", str(error)) from error
+    if not isinstance(content, dict):
+        raise _LineRefused("not_json", f"a {type(content).__name__}, not an object")
+    record = content.get("record")
+    if record not in KINDS:
+        raise _LineRefused("unknown_record", f"record is {record!r}")
+    version = content.get("schema_version", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        raise _LineRefused(
+            "unknown_schema_version", f"schema_version is {version!r}, this reads {SCHEMA_VERSION}"
+        )
+    if record != place.kind:
+        raise _LineRefused("misplaced_record", f"a {record} record in a file of {place.kind} records")
+    for name, reason in (("campaign", "foreign_campaign"), ("run_id", "foreign_run")):
+        if name in content and content[name] != getattr(place, name):
+            raise _LineRefused(reason, f"the record says {name} {content[name]!r}")
+
+
+def _reason(message: str) -> str:
+    if "unknown field" in message:
+        return "unknown_field"
+    if "missing required field" in message:
+        return "missing_field"
+    return "wrong_type"
+
+
+def _batch(
+    records: list[Any], kind: Shape, place: Place, lines: np.ndarray, reading: FileReading
+) -> pa.RecordBatch:
+    arrays: list[pa.Array] = []
+    for name in kind.names:
+        values = [getattr(record, name) for record in records]
+        if name in kind.json_names:
+            values = [None if value is None else _encode(value).decode() for value in values]
+        array = pa.array(values, kind.schema.field(name).type)
+        arrays.append(array)
+    for name in kind.counted_names:
+        array = arrays[kind.names.index(name)]
+        low = pa.compute.min(array).as_py()
+        if low is not None and low < 0:
+            raise OverflowError(f"{name} is {low}")
+    arrays.append(pa.array([place.file] * len(records), pa.string()))
+    arrays.append(pa.array(lines))
+    if kind.kind == "request":
+        found = gaps.read_gaps([record.chunk_gap_ns for record in records])
+        arrays += gaps.per_request(found).values()
+        wanted = np.fromiter((r.outcome == "ok" and r.phase == "timed" for r in records), bool, len(records))
+        reading.between.append(gaps.between_chunks(found, wanted))
+    return pa.RecordBatch.from_arrays(arrays, schema=kind.schema)
