@@ -11,7 +11,7 @@ from contracts.errors import BadInput
 from flows.workloads.base import CellPlan, PlanContext
 
 # name in a campaign file -> module of this package, whose class `Plan` satisfies flows.workloads.base.Workload
-NAMES = ("sweep", "fresh_document", "conversation_ramp", "probes")
+NAMES = ("sweep", "fresh_document", "conversation_ramp", "probes", "chat_quality")
 
 
 def get(name: str) -> Any:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 GRADER = "needle_v1"
 
-# The phrasing that the small test model was trained on; larger models answer it as well.
-QUESTION = "\n\nWhat is the secret code mentioned in the text above? Answer with the code only."
+# Of the phrasings that the small test model was trained on, the pair that it and SmolLM2-135M answered best
+# (10 of 18 and 9 of 9 codes at 512 and 600 tokens).
+QUESTION = "\n\nWhat is the secret code?"
 CODE_DIGITS = 5
 
 
@@ -26,7 +27,7 @@ def code(rng: random.Random) -> str:
 
 def sentence(value: str) -> str:
     """The sentence that plants `value`."""
-    return f"The secret code is {value}."
+    return f"Remember this: the secret code is {value}."
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def nonce(context: PlanContext, *names: object) -> str:
 
 def front_line(context: PlanContext, *names: object) -> str:
     """The words that open every prompt."""
-    return f"Note {nonce(context, *names)}. "
+    return f"{nonce(context, *names).capitalize()}. "
 
 
 def cell_id(context: PlanContext, workload: str, *parts: str) -> str:
