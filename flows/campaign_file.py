@@ -94,7 +94,7 @@ class _Head(Strict):
 def load_campaign(path: Path, prices: Path = PRICES) -> Campaign:
     """The campaign in `path`. Raises BadInput naming file, line and what is wrong."""
     text = _read(path)
-    document = _Document(path, text)
+    document = Document(path, text)
     head = document.validate(_Head, document.data, ())
     price = _price(document, head.price, prices)
     recipes = [
@@ -136,16 +136,17 @@ def _read(path: Path) -> str:
         raise BadInput(f"the campaign file cannot be read: {error}", evidence=str(path)) from None
 
 
-class _Document:
-    """A YAML file with the line of every node."""
+class Document:
+    """A YAML file with the line of every node. kind: what its errors call the file."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, kind: str = "campaign") -> None:
         self.path = path
+        self.kind = kind
         self.lines: dict[tuple[Any, ...], int] = {}
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
             if node is None:
-                raise BadInput("the campaign file is empty", evidence=str(path))
+                raise BadInput(f"the {kind} file is empty", evidence=str(path))
             self._mark(node, ())
             self.data = yaml.safe_load(text)
         except yaml.MarkedYAMLError as error:
@@ -156,7 +157,7 @@ class _Document:
             raise BadInput(f"not YAML: {error}", evidence=str(path)) from None
         if not isinstance(self.data, dict):
             raise BadInput(
-                "a campaign file is a mapping of keys",
+                f"a {kind} file is a mapping of keys",
                 measured=type(self.data).__name__,
                 evidence=f"{path}:1",
             )
@@ -201,7 +202,7 @@ class _Document:
         problem = problems[0]
         inner = tuple(part for part in problem["loc"])
         where = (*place, *inner)
-        name = ".".join(str(part) for part in inner) or _kind_of(place)
+        name = ".".join(str(part) for part in inner) or _kind_of(place, self.kind)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         given = problem.get("input")
         if problem["type"] == "extra_forbidden":
@@ -209,13 +210,13 @@ class _Document:
             fields = list(owner.model_fields) if owner else []
             near, hint = nearest_key(str(inner[-1]), fields)
             return BadInput(
-                f"unknown key {name!r} in {_kind_of(place)}{more}",
+                f"unknown key {name!r} in {_kind_of(place, self.kind)}{more}",
                 required=f"one of {', '.join(fields)}" if near is None and fields else None,
                 evidence=self.at(where),
                 next_step=hint,
             )
         if problem["type"] == "missing":
-            return BadInput(f"{_kind_of(place)} lacks {name!r}{more}", evidence=self.at(where[:-1]))
+            return BadInput(f"{_kind_of(place, self.kind)} lacks {name!r}{more}", evidence=self.at(where[:-1]))
         if problem["type"] in ("int_parsing", "int_type", "int_from_float", "float_parsing", "float_type"):
             return BadInput(
                 f"{name} is {given!r}{more}",
@@ -323,10 +324,10 @@ def _short(value: Any) -> str | None:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _kind_of(place: tuple[Any, ...]) -> str:
+def _kind_of(place: tuple[Any, ...], file_kind: str) -> str:
     if not place:
-        return "the campaign"
-    kind = {"recipes": "recipe", "workloads": "workload", "compare": "comparison"}.get(
+        return f"the {file_kind}"
+    kind = {"recipes": "recipe", "workloads": "workload", "compare": "comparison", "scenarios": "scenario"}.get(
         str(place[0]), str(place[0])
     )
     return f"{kind} {place[1] + 1}" if len(place) > 1 and isinstance(place[1], int) else kind
@@ -355,7 +356,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in typing.get_args(annotation) for model in _models_in(part)]
 
 
-def _price(document: _Document, value: Any, prices: Path) -> Price:
+def _price(document: Document, value: Any, prices: Path) -> Price:
     if isinstance(value, dict):
         price: Price = document.validate(Price, value, ("price",))
         return price
@@ -393,11 +394,11 @@ def read_prices(path: Path = PRICES) -> dict[str, Price]:
     return found
 
 
-def _entry(document: _Document, value: dict[str, Any], place: tuple[Any, ...]) -> WorkloadEntry:
+def _entry(document: Document, value: dict[str, Any], place: tuple[Any, ...]) -> WorkloadEntry:
     given = dict(value)
     if "workload" not in given:
         raise BadInput(
-            f"{_kind_of(place)} lacks 'workload'",
+            f"{_kind_of(place, self.kind)} lacks 'workload'",
             measured=f"keys {', '.join(map(str, given))}",
             required=f"workload: one of {', '.join(workloads.NAMES)}",
             evidence=document.at(place),
@@ -430,7 +431,7 @@ def _beside(campaign: Path, name: str) -> str:
 
 
 def _check_names(
-    document: _Document, recipes: list[Recipe], entries: list[WorkloadEntry], pairs: list[Comparison]
+    document: Document, recipes: list[Recipe], entries: list[WorkloadEntry], pairs: list[Comparison]
 ) -> None:
     for part, names in (("recipes", [r.name for r in recipes]), ("workloads", [e.name for e in entries])):
         for place, name in enumerate(names):
@@ -467,7 +468,7 @@ def _check_names(
 
 
 def _refuse_name(
-    document: _Document, place: tuple[Any, ...], given: str, known: list[str], wanted: str
+    document: Document, place: tuple[Any, ...], given: str, known: list[str], wanted: str
 ) -> None:
     near = difflib.get_close_matches(given, known, n=1)
     raise BadInput(
