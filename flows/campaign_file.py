@@ -412,7 +412,7 @@ def _entry(document: Document, value: dict[str, Any], place: tuple[Any, ...]) ->
     label = given.pop("name", name)
     if not isinstance(label, str) or not re.fullmatch(_NAME, label):
         raise BadInput(
-            f"the name {label!r} of {_kind_of(place, "campaign")} cannot be part of a cell id",
+            f"the name {label!r} of {_kind_of(place, document.kind)} cannot be part of a cell id",
             required="small letters, digits, '.', '_' and '-'",
             evidence=document.at((*place, "name")),
         )
