@@ -1,0 +1,579 @@
+"""Reads how GPUs are linked from what people paste: `nvidia-smi topo -m`, `rocm-smi --showtopo`, `amd-smi topology`.
+
+A matrix is used only when it is whole: every GPU has a row, every row every GPU cell, both halves agree. Anything else
+is refused with the reason, since an island read from half a matrix places a model wrongly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from contracts.errors import BadInput
+from flows.node.islands import Pair, pair_of
+
+# nvidia-smi's classes, near to far; SOC and PSB are what old drivers printed.
+PCIE_CLASSES = ("PIX", "PXB", "PSB", "PHB", "NODE", "SOC", "SYS")
+# Far to near for both vendors: what `between` picks from.
+DISTANCE = ("SYS", "SOC", "NODE", "PHB", "PSB", "PXB", "PIX", "PCIE")
+MAX_GPUS = 128
+MAX_BYTES = 8 << 20
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|\[\d{1,2}m(?=GPU)")
+_LINK = re.compile(r"X|NV\d{1,3}|SYS|NODE|PHB|PXB|PIX|SOC|PSB|C2C")
+_PEER_WORDS = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U", "NOK"}
+_GPU = re.compile(r"GPU\d{1,4}")
+_AFFINITY = (("CPU Affinity", "cpu"), ("NUMA Affinity", "numa"), ("GPU NUMA ID", "gpu_numa"))
+_AFFINITY_TOKEN = {"cpu": "\x01cpu", "numa": "\x01numa", "gpu_numa": "\x01gpu_numa"}
+
+
+class RefusedTopology(BadInput):
+    """Text that is no whole topology matrix."""
+
+
+@dataclass
+class Topology:
+    """How the GPUs of one node are linked.
+
+    gpus: ids in the order of the matrix. links: class of every pair (`NV18`, `XGMI`, `SYS`, `PCIE`, ...). numa and
+    cpus: per GPU, null where not said. nics: per GPU, class by NIC; nic_names: NIC0 -> mlx5_0. mig: GPUs cut into MIG
+    devices, which have no peer access. hops: per pair, where the vendor counts them.
+    """
+
+    gpus: list[int]
+    links: dict[Pair, str]
+    source: str
+    numa: dict[int, int | None] = field(default_factory=dict)
+    cpus: dict[int, str | None] = field(default_factory=dict)
+    nics: dict[int, dict[str, str]] = field(default_factory=dict)
+    nic_names: dict[str, str] = field(default_factory=dict)
+    hops: dict[Pair, int] = field(default_factory=dict)
+    mig: list[int] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def parse_topology(text: str, where: str = "topology") -> Topology:
+    """A whole topology from pasted text. Raises RefusedTopology with what is wrong, where, and what to do."""
+    if len(text) > MAX_BYTES:
+        raise _refuse(
+            "the text is too long for a topology", where, f"{len(text)} characters", f"<= {MAX_BYTES}"
+        )
+    lines = [_clean(line) for line in re.split(r"\r\n|\r|\n", text)]
+    amd = _find_amd(lines)
+    topology = _parse_amd(lines, amd, where) if amd else _parse_nvidia(lines, where)
+    topology.mig = sorted(set(topology.mig) | (_mig_gpus(lines) & set(topology.gpus)))
+    return topology
+
+
+def _clean(line: str) -> str:
+    line = (
+        _ANSI.sub("", line)
+        .replace("\ufeff", "")
+        .replace("\u200b", "")
+        .replace("\u00a0", " ")
+        .replace("\x00", "")
+    )
+    return line.rstrip()
+
+
+def _refuse(
+    what: str,
+    where: str,
+    measured: str | None = None,
+    required: str | None = None,
+    next_step: str | None = None,
+) -> RefusedTopology:
+    return RefusedTopology(
+        what,
+        measured=measured,
+        required=required,
+        evidence=where,
+        next_step=next_step or "paste the whole output of `nvidia-smi topo -m` (or `rocm-smi --showtopo`)",
+    )
+
+
+# nvidia-smi topo -m
+
+
+@dataclass
+class _Header:
+    columns: list[str]  # GPU and NIC labels, in order
+    tail: list[str]  # cpu, numa, gpu_numa: those that the header names
+    positions: dict[str, int]  # where each tail column starts, from the first GPU column
+    is_aligned: bool
+
+
+@dataclass
+class _Row:
+    label: str
+    cells: list[str]
+    rest: str  # what follows the links, as written
+    rest_at: int  # where it starts, from where the first column would
+    broken: str | None  # a token that is no link and no affinity: a cut cell
+    line: int
+
+
+def _parse_nvidia(lines: list[str], where: str) -> Topology:
+    header, rows, warnings = _read_matrix(lines, where)
+    gpus = [label for label in header.columns if _GPU.fullmatch(label)]
+    nics = [label for label in header.columns if label not in gpus]
+    if len(set(header.columns)) < len(header.columns):
+        raise _refuse("the header names a column twice: matrices are glued together", where)
+    if len(gpus) > MAX_GPUS:
+        raise _refuse("no node has so many GPUs", where, f"{len(gpus)} GPU columns", f"<= {MAX_GPUS}")
+    by_label = _one_row_each(rows, gpus, where)
+    _check_square(by_label, gpus, header, where)
+    ids = [int(label.removeprefix("GPU")) for label in gpus]
+    links: dict[Pair, str] = {}
+    for a, first in enumerate(gpus):
+        for b, second in enumerate(gpus):
+            if a == b:
+                continue
+            there, back = by_label[first].cells[b], by_label[second].cells[a]
+            if there != back:
+                raise _refuse(
+                    f"the matrix contradicts itself: {first} to {second} is {there}, {second} to {first} is {back}",
+                    f"{where}, lines {by_label[first].line} and {by_label[second].line}",
+                )
+            links[pair_of(ids[a], ids[b])] = there
+    topology = Topology(ids, links, "nvidia-smi topo -m", warnings=warnings)
+    topology.nic_names = _nic_legend(lines, nics)
+    for label, gpu in zip(gpus, ids, strict=True):
+        row = by_label[label]
+        cells = row.cells[len(gpus) :]
+        topology.nics[gpu] = dict(zip(nics, cells, strict=False))
+        if len(cells) < len(nics):
+            topology.warnings.append(f"row {label} is cut off after {len(cells)} of {len(nics)} NICs")
+        affinity = _affinity(row, header)
+        topology.cpus[gpu] = affinity.get("cpu")
+        topology.numa[gpu] = _numa_number(affinity.get("numa"))
+        if topology.numa[gpu] is None and re.fullmatch(r"\d+(?:[-,]\d+)+", affinity.get("numa") or ""):
+            topology.warnings.append(
+                f"{label} has affinity to several NUMA nodes ({affinity['numa']}): taken as unknown"
+            )
+    for nic in nics:
+        cut = [row for row in rows if row.label == nic]
+        if not cut or len(cut[0].cells) < len(header.columns):
+            have = len(cut[0].cells) if cut else 0
+            topology.warnings.append(
+                f"row {nic} is cut off: {have} of {len(header.columns)} cells; the GPU block is whole"
+            )
+    return topology
+
+
+def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], list[str]]:
+    headers: list[tuple[int, _Header]] = []
+    rows: list[_Row] = []
+    peer_line: int | None = None
+    labels: set[str] = set()
+    for number, line in enumerate(lines, 1):
+        if re.search(r"GPU\d+GPU\d+", line):
+            raise _refuse(
+                "the header is glued: columns run into each other",
+                f"{where}, line {number}",
+                line.strip()[:60],
+            )
+        if (found := _as_header(line)) is not None and not _as_row(line, set(), number):
+            headers.append((number, found))
+            labels |= set(found.columns)
+            continue
+        if (row := _as_row(line, labels, number)) is not None:
+            rows.append(row)
+        elif re.search(r"\bGPU\d+\s+(?:X|OK|CNS|GNS|TNS|NS|DR|U|NOK)\b", line) and peer_line is None:
+            peer_line = number
+    if peer_line is None:
+        peer_line = next((row.line for row in rows if row.broken in _PEER_WORDS), None)
+    if peer_line is not None and headers:
+        raise _refuse(
+            "this is a peer-access matrix (`nvidia-smi topo -p2p`), not a topology: it says which copies are allowed, "
+            "not which link they take",
+            f"{where}, line {peer_line}",
+            next_step="run `nvidia-smi topo -m`",
+        )
+    gpu_rows = [row for row in rows if _GPU.fullmatch(row.label)]
+    if not headers:
+        if gpu_rows:
+            raise _refuse(
+                "the header of the matrix is missing", where, f"{len(gpu_rows)} rows without a header"
+            )
+        raise _refuse(
+            "there is no topology matrix in this text", where, required="a header GPU0 GPU1 ... and its rows"
+        )
+    warnings: list[str] = []
+    header = headers[0][1]
+    if len(headers) > 1:
+        if any(h.columns != header.columns for _, h in headers[1:]) or not _repeats(rows, headers):
+            at = ", ".join(str(number) for number, _ in headers)
+            raise _refuse(
+                "two different matrices are glued together",
+                f"{where}, headers at lines {at}",
+                next_step="give one matrix",
+            )
+        rows = [row for row in rows if row.line < headers[1][0]]
+        warnings.append("the same matrix is there more than once; read once")
+    return header, rows, warnings
+
+
+def _repeats(rows: list[_Row], headers: list[tuple[int, _Header]]) -> bool:
+    """Whether every header is followed by the same rows: a log that printed one matrix again."""
+    starts = [number for number, _ in headers] + [1 << 60]
+    blocks = [
+        [(row.label, row.cells) for row in rows if begin < row.line < end]
+        for begin, end in itertools.pairwise(starts)
+    ]
+    return all(block == blocks[0] for block in blocks[1:])
+
+
+def _as_header(line: str) -> _Header | None:
+    first = re.search(r"(?<![\w.])GPU\d+(?!\w)", line)
+    if first is None:
+        return None
+    text = line[first.start() :]
+    positions: dict[str, int] = {}
+    for title, name in _AFFINITY:
+        if found := re.search(title.replace(" ", r"\s+"), text, re.I):
+            positions[name] = len(text[: found.start()].expandtabs(8)) if "\t" not in line else found.start()
+            text = (
+                text[: found.start()]
+                + _AFFINITY_TOKEN[name].ljust(found.end() - found.start())
+                + text[found.end() :]
+            )
+    tokens = text.split()
+    columns, tail = [], []
+    for token in tokens:
+        if token.startswith("\x01"):
+            tail.append(token[1:])
+        elif tail or not re.fullmatch(r"[A-Za-z][\w.:-]*", token):
+            return None  # words after the affinities, or no label: prose
+        else:
+            columns.append(token)
+    gpus = [c for c in columns if _GPU.fullmatch(c)]
+    if (
+        not gpus
+        or (len(columns) > 1 and _LINK.fullmatch(columns[1]))
+        or (len(columns) == 1 and not tail and line.strip() != columns[0])
+    ):
+        return None
+    if any(c in _PEER_WORDS for c in columns):
+        return None
+    if len(gpus) < len(columns) and not tail and not all(re.search(r"\d", c) for c in columns):
+        return None  # a sentence that begins with a GPU's name
+    return _Header(columns, tail, positions, bool(re.search(r"GPU\d+ {2,}|\S {2,}\S", line)))
+
+
+def _as_row(line: str, labels: set[str], number: int) -> _Row | None:
+    """A row of the matrix: a label, then links. What stands before the label (a prompt, a log prefix) is skipped."""
+    others = "|".join(
+        re.escape(label) for label in sorted(labels, key=len, reverse=True) if not _GPU.fullmatch(label)
+    )
+    name = rf"GPU\d{{1,4}}|{others}" if others else r"GPU\d{1,4}"
+    found = re.search(
+        rf"(?<![\w.])({name})(?=[ \t]+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX|SOC|PSB|C2C)(?![\w])|\s*$)", line
+    )
+    if found is None:
+        return None
+    label, at = found.group(1), found.end()
+    if not line[at:].strip() and not labels:
+        return None  # one word alone before any header: a header of one GPU, perhaps
+    cells: list[str] = []
+    broken = None
+    while token := re.compile(r"[ \t]+(\S+)").match(line, at):
+        if not _LINK.fullmatch(token.group(1)):
+            broken = token.group(1)
+            break
+        cells.append(token.group(1))
+        at = token.end()
+    rest = line[at:]
+    if broken is not None and re.fullmatch(r"[\d,\-]+|N/A", broken):
+        broken = None
+    return _Row(label, cells, rest, at - found.start(1) - 8, broken, number)
+
+
+def _one_row_each(rows: list[_Row], gpus: list[str], where: str) -> dict[str, _Row]:
+    by_label: dict[str, _Row] = {}
+    for row in rows:
+        if row.label in by_label:
+            raise _refuse(
+                f"row {row.label} is there twice: matrices are glued together", f"{where}, line {row.line}"
+            )
+        if _GPU.fullmatch(row.label) and row.label not in gpus:
+            raise _refuse(
+                f"row {row.label} has no column: the header is cut off", f"{where}, line {row.line}",
+                f"{len(gpus)} GPU columns",
+            )  # fmt: skip
+        by_label[row.label] = row
+    return by_label
+
+
+def _check_square(by_label: dict[str, _Row], gpus: list[str], header: _Header, where: str) -> None:
+    whole = [g for g in gpus if g in by_label and len(by_label[g].cells) >= len(gpus)]
+    if len(whole) < len(gpus):
+        seen = sum(1 for g in gpus if g in by_label)
+        missing = [g for g in gpus if g not in whole]
+        cut = next((by_label[g] for g in missing if g in by_label), None)
+        at = f"{where}, line {cut.line}" if cut is not None else where
+        looks = _first_look([by_label[g] for g in whole], len(gpus))
+        raise _refuse(
+            f"the matrix is not square: it is cut off ({looks})"
+            if looks
+            else "the matrix is not square: it is cut off",
+            at,
+            f"{len(gpus)} GPU columns, {seen} GPU rows of which {len(whole)} are whole (not {', '.join(missing[:8])})",
+            f"{len(gpus)} whole rows",
+        )
+    for index, gpu in enumerate(gpus):
+        row = by_label[gpu]
+        at = f"{where}, line {row.line}"
+        if re.search(r"GPU\d", row.rest):
+            raise _refuse(f"row {gpu} is glued to the next", at, row.rest.strip()[:60])
+        if len(row.cells) > len(header.columns):
+            raise _refuse(
+                f"row {gpu} has more cells than the header has columns: rows or columns are glued", at,
+                f"{len(row.cells)} cells", f"{len(header.columns)}",
+            )  # fmt: skip
+        if (
+            row.broken is not None
+            and len(row.cells) < len(header.columns)
+            and not re.match(r"[\d,\-]+$|N/A", row.broken)
+        ):
+            is_cut = any(name.startswith(row.broken) for name in (*PCIE_CLASSES, "NV", "N/A"))
+            if not is_cut:
+                raise _refuse(
+                    f"row {gpu} holds a cell that is no link class",
+                    at,
+                    row.broken[:40],
+                    "X, NV#, " + ", ".join(PCIE_CLASSES),
+                )
+        if row.cells[index] != "X" or row.cells[: len(gpus)].count("X") != 1:
+            raise _refuse(
+                f"row {gpu} does not cross its own column at X: cells have shifted",
+                at,
+                " ".join(row.cells[: len(gpus)])[:80],
+            )
+
+
+def _first_look(rows: list[_Row], count: int) -> str:
+    cells = {cell for row in rows for cell in row.cells[:count] if cell != "X"}
+    if rows and cells and all(cell.startswith("NV") for cell in cells):
+        return (
+            f"what is there looks like a full {'/'.join(sorted(cells))} mesh, which half a matrix cannot show"
+        )
+    if rows and cells and not any(cell.startswith("NV") for cell in cells):
+        return "what is there shows no NVLink, which half a matrix cannot show"
+    return ""
+
+
+def _affinity(row: _Row, header: _Header) -> dict[str, str | None]:
+    """CPU and NUMA affinity of a row; a blank cell stays blank and shifts nothing."""
+    found: dict[str, str | None] = dict.fromkeys(header.tail)
+    if not header.tail:
+        return found
+    cells = [cell.strip() for cell in row.rest.split("\t")]
+    if "\t" in row.rest and not any(re.search(r"\S\s+\S", cell) for cell in cells):
+        values = cells[1:]
+        for index, name in enumerate(header.tail[:2]):
+            if index < len(values) and values[index]:
+                found[name] = values[index]
+        if len(header.tail) == 2 and not found[header.tail[1]]:
+            # Older drivers put one tab too many between CPU and NUMA affinity.
+            found[header.tail[1]] = next((value for value in values[1:] if value), None)
+        return {name: None if value in (None, "", "N/A") else value for name, value in found.items()}
+    tokens = [(m.start() + row.rest_at, m.group()) for m in re.finditer(r"\S+", row.rest)]
+    tokens = [(at, token) for at, token in tokens if re.fullmatch(r"[\d,\-]+|N/A", token)]
+    if len(tokens) >= len(header.tail):
+        for name, (_, token) in zip(header.tail, tokens, strict=False):
+            found[name] = token
+    elif header.is_aligned and header.positions:
+        for at, token in tokens:
+            name = min(header.positions, key=lambda n: abs(header.positions[n] - at))
+            found[name] = token
+    else:
+        # Blanks lost with the alignment: the last columns are the ones that nvidia-smi never leaves out.
+        for name, (_, token) in zip(reversed(header.tail), reversed(tokens), strict=False):
+            found[name] = token
+    return {name: None if value == "N/A" else value for name, value in found.items()}
+
+
+def _numa_number(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d{1,4}", text) else None
+
+
+def _nic_legend(lines: Iterable[str], nics: list[str]) -> dict[str, str]:
+    names = {}
+    for line in lines:
+        if (found := re.fullmatch(r"\W*(NIC\d+)\s*:\s*(\S+)", line)) and found.group(1) in nics:
+            names[found.group(1)] = found.group(2)
+    return names
+
+
+def _mig_gpus(lines: list[str]) -> set[int]:
+    """GPUs that the text shows cut into MIG devices (`nvidia-smi -L`, or the MIG table of `nvidia-smi`)."""
+    found: set[int] = set()
+    gpu: int | None = None
+    in_table = False
+    for line in lines:
+        if listed := re.match(r"\W*GPU (\d{1,4}):", line):
+            gpu = int(listed.group(1))
+        elif re.match(r"\s+MIG \S+\s+Device\s+\d+:", line) and gpu is not None:
+            found.add(gpu)
+        in_table = in_table or "MIG devices:" in line
+        if in_table and (row := re.match(r"\|\s+(\d{1,4})\s+\d+\s+\d+\s+\d+\s+\|", line)):
+            found.add(int(row.group(1)))
+        if in_table and "Processes:" in line:
+            in_table = False
+    return found
+
+
+# rocm-smi --showtopo and amd-smi topology
+
+_SECTIONS = (
+    ("link", re.compile(r"link\s+type\s+(between\s+two\s+gpus|table)", re.I)),
+    ("hops", re.compile(r"hops\s+(between\s+two\s+gpus|table)", re.I)),
+    ("weight", re.compile(r"weight\s+(between\s+two\s+gpus|table)", re.I)),
+    ("numa", re.compile(r"numa\s+nodes", re.I)),
+)
+_AMD_LABEL = r"(?:GPU\d{1,4}|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])"
+
+
+def _find_amd(lines: list[str]) -> dict[str, tuple[int, int]]:
+    """Where each section of AMD's output starts and ends (line indices); empty when it is not AMD's."""
+    starts: list[tuple[int, str]] = []
+    for index, line in enumerate(lines):
+        if re.search(r"Link type between DRM devices", line):
+            starts.append((index, "pairs"))
+            continue
+        for name, pattern in _SECTIONS:
+            is_title = re.search(r"={3,}.*={3,}", line) or re.fullmatch(r"\W*[A-Z ]+TABLE\W*", line)
+            if is_title and pattern.search(line):
+                starts.append((index, name))
+        if re.search(r"={3,}\s*End of ROCm|={3,}.*(Bandwidth|Accessible).*={3,}", line, re.I) or (
+            re.fullmatch(r"\W*[A-Z -]+ TABLE\W*", line) and not any(p.search(line) for _, p in _SECTIONS)
+        ):
+            starts.append((index, "other"))
+    sections: dict[str, tuple[int, int]] = {}
+    for position, (index, name) in enumerate(starts):
+        end = starts[position + 1][0] if position + 1 < len(starts) else len(lines)
+        sections.setdefault(name, (index + 1, end))
+    return {} if set(sections) <= {"other"} else sections
+
+
+def _parse_amd(lines: list[str], sections: dict[str, tuple[int, int]], where: str) -> Topology:
+    if "pairs" in sections and "link" not in sections:
+        return _parse_amd_pairs(lines, where)
+    if "link" not in sections:
+        raise _refuse(
+            "the table of link types is missing: weights and hops alone do not name a link",
+            where,
+            next_step="paste the whole output of `rocm-smi --showtopo`",
+        )
+    labels, cells = _amd_table(lines, sections["link"], where, "link type")
+    gpus = [int(label[3:]) if label.startswith("GPU") else i for i, label in enumerate(labels)]
+    links: dict[Pair, str] = {}
+    for a in range(len(labels)):
+        for b in range(len(labels)):
+            if a == b:
+                continue
+            there, back = cells[a][b].upper(), cells[b][a].upper()
+            if there != back:
+                raise _refuse(
+                    f"the table contradicts itself at {labels[a]}, {labels[b]}", where, f"{there} and {back}"
+                )
+            if not re.fullmatch(r"[A-Z][A-Z0-9/_+-]{2,15}", there):
+                raise _refuse(
+                    f"{labels[a]} to {labels[b]} is no link type", where, there[:30], "XGMI or PCIE"
+                )
+            links[pair_of(gpus[a], gpus[b])] = "XGMI" if "XGMI" in there else there
+    topology = Topology(
+        gpus, links, "rocm-smi --showtopo" if labels[0].startswith("GPU") else "amd-smi topology"
+    )
+    topology.numa = dict.fromkeys(gpus)
+    for line in lines:
+        if (said := re.search(r"GPU\[(\d{1,4})\].*Numa Node:\s*(-?\d+)", line, re.I)) and int(
+            said.group(1)
+        ) in topology.numa:
+            node = int(said.group(2))
+            topology.numa[int(said.group(1))] = node if node >= 0 else None
+    for name in ("hops", "weight"):
+        if name not in sections:
+            continue
+        try:
+            other_labels, other = _amd_table(lines, sections[name], where, name)
+        except RefusedTopology as error:
+            topology.warnings.append(f"the table of {name} is not whole and was not used: {error.what}")
+            continue
+        if name == "hops" and other_labels == labels:
+            for a in range(len(gpus)):
+                for b in range(a + 1, len(gpus)):
+                    if other[a][b].isdigit():
+                        topology.hops[pair_of(gpus[a], gpus[b])] = int(other[a][b])
+    far = [pair for pair, hops in topology.hops.items() if hops > 1 and topology.links.get(pair) == "XGMI"]
+    if far:
+        topology.warnings.append(
+            f"{len(far)} pairs reach each other by XGMI through another GPU (more than one hop), such as {far[0]}"
+        )
+    return topology
+
+
+def _amd_table(
+    lines: list[str], section: tuple[int, int], where: str, title: str
+) -> tuple[list[str], list[list[str]]]:
+    labels: list[str] = []
+    rows: dict[str, list[str]] = {}
+    for index in range(*section):
+        tokens = re.findall(r"\S+", lines[index])
+        at = next((i for i, token in enumerate(tokens) if re.fullmatch(_AMD_LABEL, token)), None)
+        if at is None:
+            continue
+        tokens = tokens[at:]
+        if not labels:
+            if not all(re.fullmatch(_AMD_LABEL, token) for token in tokens):
+                raise _refuse(f"the header of the {title} table is missing", f"{where}, line {index + 1}")
+            labels = tokens
+            if len(set(labels)) < len(labels):
+                raise _refuse(
+                    f"the {title} table names a GPU twice: tables are glued", f"{where}, line {index + 1}"
+                )
+            continue
+        if tokens[0] in rows or any(re.fullmatch(_AMD_LABEL, token) for token in tokens[1:]):
+            raise _refuse(f"the {title} table is glued at {tokens[0]}", f"{where}, line {index + 1}")
+        rows[tokens[0]] = tokens[1:]
+    if not labels or len(labels) > MAX_GPUS:
+        raise _refuse(
+            f"the {title} table is empty or too large", where, f"{len(labels)} GPUs", f"1 to {MAX_GPUS}"
+        )
+    whole = [label for label in labels if len(rows.get(label, [])) == len(labels)]
+    if len(whole) < len(labels) or len(rows) != len(labels):
+        raise _refuse(
+            f"the {title} table is not square: it is cut off", where, f"{len(labels)} columns, {len(whole)} whole rows",
+            f"{len(labels)} rows", "paste the whole output of `rocm-smi --showtopo`",
+        )  # fmt: skip
+    for position, label in enumerate(labels):
+        if rows[label][position].upper() not in ("0", "SELF", "X", "N/A"):
+            raise _refuse(
+                f"row {label} of the {title} table does not cross its own column at 0",
+                where,
+                rows[label][position][:20],
+            )
+    return labels, [rows[label] for label in labels]
+
+
+def _parse_amd_pairs(lines: list[str], where: str) -> Topology:
+    """`rocm-smi --showtopo --json`: one entry a pair."""
+    links: dict[Pair, str] = {}
+    numa: dict[int, int | None] = {}
+    text = "\n".join(lines)
+    for a, b, kind in re.findall(
+        r"Link type between DRM devices (\d{1,4}) and (\d{1,4})\"?\s*:\s*\"?(\w+)", text
+    ):
+        if a != b:
+            links[pair_of(int(a), int(b))] = "XGMI" if "XGMI" in kind.upper() else kind.upper()
+    for card, node in re.findall(r"\"card(\d{1,4})\"\s*:\s*\{[^{}]*?Numa Node\"\s*:\s*\"?(-?\d+)", text):
+        numa[int(card)] = int(node) if int(node) >= 0 else None
+    gpus = sorted({gpu for pair in links for gpu in pair} | set(numa))
+    if len(gpus) > MAX_GPUS or len(links) != len(gpus) * (len(gpus) - 1) // 2:
+        raise _refuse(
+            "not every pair is named", where, f"{len(links)} pairs of {len(gpus)} GPUs", "every pair"
+        )
+    return Topology(gpus, links, "rocm-smi --showtopo --json", {gpu: numa.get(gpu) for gpu in gpus})
