@@ -59,7 +59,7 @@ class LlamaCpp:
             )
         argv += recipe.args
         specs = []
-        for replica in range(recipe.replicas):
+        for _ in range(recipe.replicas):
             port = free_port()
             role = "replica" if recipe.replicas > 1 else "server"
             specs.append(
