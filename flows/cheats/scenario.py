@@ -1,0 +1,204 @@
+"""A scenario: one fault or one clean run, composed of primitives. Read from YAML or JSON, refused with file and line."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from contracts.errors import BadInput
+from flows.campaign_file import Document
+from flows.cheats.edits import Edit
+from flows.cheats.matrix import FAMILIES
+from flows.recipe import Strict
+
+
+class Prompts(Strict):
+    """Which prompts are sent. Every mode but `fresh` is a way to meet a warm prefix cache.
+
+    fresh: each its own. same: one prompt for all timed requests. pool: `size` prompts, in turn. warmup: the timed
+    requests send the warm-up's prompts again. earlier: an earlier window on the same server sent the same prompts.
+    prefix: each its own after `tokens` shared tokens.
+    """
+
+    mode: Literal["fresh", "same", "pool", "warmup", "earlier", "prefix"] = "fresh"
+    size: int = Field(default=4, ge=1)
+    tokens: int = Field(default=64, ge=1)
+
+
+class Deadlines(Strict):
+    """Deadlines of the client in seconds; null leaves that one out."""
+
+    connect_s: float | None = 10.0
+    first_token_s: float | None = 20.0
+    between_chunks_s: float | None = 10.0
+    total_s: float | None = 30.0
+    window_s: float | None = None
+
+
+class Load(Strict):
+    """What the client sends: a cell of the workload `sweep`, and what it declares.
+
+    requests: timed ones. warmup: requests before the window (null: twice the concurrency). shape `closed` keeps
+    `concurrency` in flight; `constant`, `poisson`, `gamma` release `rate_rps`. max_tokens: what is put on the wire
+    when it is not `output_tokens`, the length that the row claims. declares_sharing, cache_budget: what the cell
+    declares of its prompts. body: merged into every request's JSON body. ignores_eos: the engine is asked to go on.
+    """
+
+    concurrency: int = Field(default=4, ge=1, le=1024)
+    requests: int = Field(default=96, ge=1, le=20000)
+    prompt_tokens: int = Field(default=96, ge=16)
+    output_tokens: int = Field(default=16, ge=1)
+    warmup: int | None = Field(default=None, ge=0)
+    shape: Literal["closed", "constant", "poisson", "gamma"] = "closed"
+    rate_rps: float | None = Field(default=None, gt=0)
+    burstiness: float = Field(default=1.0, gt=0)
+    max_in_flight: int | None = Field(default=None, gt=0)
+    ramp_up_s: float = Field(default=0.0, ge=0)
+    stop_after_s: float | None = Field(default=None, gt=0)
+    prompts: Prompts = Prompts()
+    max_tokens: int | None = Field(default=None, ge=1)
+    is_fixed_length: bool = True
+    ignores_eos: bool = True
+    is_streamed: bool = True
+    asks_usage: bool = True
+    declares_sharing: bool = False
+    cache_budget: list[float] = Field(default=[0.0, 0.01], min_length=2, max_length=2)
+    api: Literal["chat", "completions", "responses"] = "chat"
+    deadlines: Deadlines = Deadlines()
+    body: dict[str, Any] = Field(default={})
+
+    @model_validator(mode="after")
+    def _check(self) -> Load:
+        if (self.shape == "closed") != (self.rate_rps is None):
+            raise ValueError("rate_rps is given for an open shape (constant, poisson, gamma), and only there")
+        if self.prompts.mode == "warmup" and self.warmup == 0:
+            raise ValueError("prompts of the warm-up need a warm-up")
+        return self
+
+
+class Disturbance(Strict):
+    """Stops a process for `pause_ms`, every `every_ms`, while the window is open.
+
+    target `client`: the process that sends and stamps, so that its own clock suffers; `server`: the engine's.
+    """
+
+    target: Literal["client", "server"]
+    pause_ms: float = Field(gt=0, le=5000)
+    every_ms: float = Field(gt=0, le=60000)
+
+
+class Scenario(Strict):
+    """One scenario. times: a clean scenario is measured so often, each a cell of its own.
+
+    expect: screens of which at least one must fail; `screen=unknown` for one that must say unknown; `raw` where the
+    build must refuse or quarantine the evidence. server: primitives of the reference server (docs/reference-server.md).
+    recipe: what the run claims of its server, settings of flows.recipe.Recipe. price: of the campaign.
+    """
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)
+    family: str
+    kind: Literal["fault", "clean"]
+    source: str = Field(min_length=3)
+    about: str = ""
+    expect: list[str] = Field(default=[])
+    times: int = Field(default=1, ge=1, le=1000)
+    server: dict[str, Any] = Field(default={})
+    recipe: dict[str, Any] = Field(default={})
+    price: dict[str, Any] | None = None
+    load: Load = Load()
+    disturb: Disturbance | None = None
+    edit: list[Edit] = Field(default=[])
+    probes_before: int = Field(default=1, ge=0, le=8)
+    probes_after: int = Field(default=1, ge=0, le=8)
+    has_needle: bool = True
+
+    @model_validator(mode="after")
+    def _check(self) -> Scenario:
+        if self.family not in FAMILIES:
+            near = difflib.get_close_matches(self.family, FAMILIES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FAMILIES)}"
+            raise ValueError(f"no family is called {self.family!r}; {hint}")
+        if (self.kind == "fault") != bool(self.expect):
+            raise ValueError("a fault names the screens that must catch it (expect), a clean run names none")
+        if self.kind == "fault" and self.times != 1:
+            raise ValueError("times is for clean runs; a fault is measured once")
+        for expected in self.expect:
+            _check_expected(expected)
+        return self
+
+
+def load_scenarios(folder: Path) -> list[Scenario]:
+    """Every scenario in a folder's *.yaml, *.yml and *.json files, or in one file, in order of their names.
+
+    A file is one scenario, or a mapping with `scenarios:` and, optionally, `defaults:` that each of them starts from.
+    Raises BadInput with file and line for an unknown key (with the nearest known one), a wrong value or an id twice.
+    """
+    if not folder.exists():
+        raise BadInput(f"no scenarios at {folder}", evidence=str(folder))
+    paths = [folder] if folder.is_file() else sorted(
+        path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml", ".json")
+    )  # fmt: skip
+    found: list[Scenario] = Field(default=[])
+    places: dict[str, str] = Field(default={})
+    for path in paths:
+        for scenario, where in _read(path):
+            if scenario.id in places:
+                raise BadInput(
+                    f"two scenarios are called {scenario.id}",
+                    evidence=where,
+                    next_step=f"the other: {places[scenario.id]}",
+                )
+            places[scenario.id] = where
+            found.append(scenario)
+    if not found:
+        raise BadInput("no scenario in this folder", evidence=str(folder), required="*.yaml, *.yml or *.json")
+    return found
+
+
+def _read(path: Path) -> list[tuple[Scenario, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the scenario file cannot be read: {error}", evidence=str(path)) from None
+    document = Document(path, text, kind="scenario")
+    data = document.data
+    if "scenarios" not in data:
+        return [(document.validate(Scenario, data, ()), document.at(()))]
+    head = document.validate(_Head, data, ())
+    found = []
+    for place, entry in enumerate(head.scenarios):
+        where = ("scenarios", place)
+        merged = _merge(head.defaults, entry)
+        found.append((document.validate(Scenario, merged, where), document.at(where)))
+    return found
+
+
+class _Head(Strict):
+    scenarios: list[dict[str, Any]] = Field(min_length=1)
+    defaults: dict[str, Any] = Field(default={})
+
+
+def _merge(defaults: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(defaults)
+    for key, value in entry.items():
+        base = merged.get(key)
+        merged[key] = _merge(base, value) if isinstance(base, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _check_expected(expected: str) -> None:
+    from contracts.screens import SCREENS
+
+    name, _, verdict = expected.partition("=")
+    known = [*SCREENS, "raw"]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise ValueError(
+            f"no screen is called {name!r}; "
+            + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+        )
+    if verdict not in ("", "fail", "unknown"):
+        raise ValueError(f"{expected!r}: a screen is expected to fail or to be unknown")
