@@ -17,7 +17,7 @@ STANDING_MEANS = {
 }
 
 # Shapes differ as well as colours, so that a standing survives print, a plain terminal and colour blindness.
-STANDING_MARK = {"publishable": "●", "provisional": "◐", "held": "○", "invalid": "✕"}
+STANDING_MARK = {"publishable": "●", "provisional": "△", "held": "◇", "invalid": "✕"}
 
 VERDICT_MARK = {"pass": "✓", "fail": "✕", "unknown": "?", "not_applicable": "–"}
 

@@ -1,0 +1,236 @@
+"""What the page says in plain words, counted from the rows; and where the evidence lies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from flows.report.marts import Marts, Row
+from flows.report.words import SCREENS, say, say_count, say_tokens
+
+
+def campaigns(rows: list[Row], runs: list[Row]) -> list[str]:
+    """Names of the campaigns in the warehouse, sorted."""
+    return sorted({str(row["campaign"]) for row in [*rows, *runs] if row.get("campaign")})
+
+
+def policies(rows: list[Row], runs: list[Row]) -> list[str]:
+    """Names of the publication policies that the campaigns chose."""
+    return sorted({str(row["policy"]) for row in [*rows, *runs] if row.get("policy")})
+
+
+def header_facts(rows: list[Row], runs: list[Row], marts: Marts) -> list[tuple[str, str]]:
+    """The facts under the title: nodes, devices, engines, policy, and when it was measured."""
+    facts = []
+    nodes = _distinct(runs, "node_id")
+    devices = _distinct([*runs, *rows], "gpu_name")
+    if nodes:
+        facts.append(("node" if len(nodes) == 1 else "nodes", ", ".join(nodes)))
+    gpus = max((row.get("gpus") or 0 for row in [*runs, *rows]), default=0)
+    if devices:
+        facts.append(("devices", f"up to {gpus} × {', '.join(devices)}" if gpus else ", ".join(devices)))
+    elif runs and not gpus:
+        facts.append(("devices", "CPU"))
+    engines = sorted(
+        {
+            " ".join(filter(None, (r.get("engine"), r.get("engine_version"))))
+            for r in runs
+            if r.get("engine_version")
+        }
+    )
+    if engines:
+        facts.append(("engine" if len(engines) == 1 else "engines", ", ".join(engines)))
+    if policies(rows, runs):
+        facts.append(("policy", ", ".join(policies(rows, runs))))
+    price = _price(marts)
+    if price:
+        facts.append(("price", price))
+    measured = sorted(str(run["started_at"])[:10] for run in runs if run.get("started_at"))
+    if measured:
+        facts.append(
+            ("measured", measured[0] if measured[0] == measured[-1] else f"{measured[0]} to {measured[-1]}")
+        )
+    return facts
+
+
+def _price(marts: Marts) -> str:
+    """The price per device-hour with its source and date, as the cost mart states it."""
+    columns = marts.columns("cost_per_token")
+    price = next((name for name in ("price_usd_per_gpu_hour", "usd_per_gpu_hour") if name in columns), None)
+    if price is None:
+        return ""
+    found = marts.rows("cost_per_token", (price, "price_source", "price_as_of"), limit=1000)
+    said = []
+    for row in found:
+        text = f"{row[price]:.2f} USD a device-hour" if row.get(price) is not None else ""
+        about = ", ".join(str(row[key]) for key in ("price_source", "price_as_of") if row.get(key))
+        if text:
+            said.append(f"{text} ({about})" if about else text)
+    return "; ".join(dict.fromkeys(said))
+
+
+def paragraphs(
+    rows: list[Row], runs: list[Row], marts: Marts, screens: list[str], not_run: list[str]
+) -> list[tuple[str, str]]:
+    """(heading, sentence) of the summary: asked, quotable, failed, and what it does not show."""
+    if not rows and not runs:
+        return [
+            (
+                "Nothing has been measured yet",
+                "The warehouse holds no runs. `weighbridge run campaigns/quickstart.yaml` measures this machine; "
+                "`weighbridge build` judges what lies in raw/.",
+            )
+        ]
+    return [
+        ("What was asked", _asked(rows, runs)),
+        ("What can be quoted", _quotable(rows)),
+        ("What failed", _failed(rows, runs)),
+        ("What this does not show", _not_shown(rows, screens, not_run)),
+    ]
+
+
+def _asked(rows: list[Row], runs: list[Row]) -> str:
+    recipes, models = _distinct(runs or rows, "recipe"), _distinct(runs or rows, "model")
+    text = f"{say_count(len(recipes), 'recipe')} of {say_count(len(models), 'model')} in {say_count(len(runs), 'run')}"
+    imported = sum(1 for row in rows if row.get("source") == "imported")
+    workloads = []
+    for name in _distinct(rows, "workload"):
+        some = [row for row in rows if row.get("workload") == name]
+        levels = sorted({row["concurrency"] for row in some if row.get("concurrency")})
+        contexts = sorted({row["context_tokens"] for row in some if row.get("context_tokens")})
+        about = []
+        if len(levels) > 1:
+            about.append("at concurrency " + ", ".join(map(str, levels)))
+        if contexts:
+            about.append(
+                f"up to {say_tokens(contexts[-1])} tokens"
+                if len(contexts) > 1
+                else f"at {say_tokens(contexts[0])} tokens"
+            )
+        workloads.append(
+            f"{name.replace('_', ' ')} " + " and ".join(about) if about else name.replace("_", " ")
+        )
+    if workloads:
+        text += f". Workloads: {'; '.join(word.strip() for word in workloads)}"
+    text += f". That gave {say_count(len(rows), 'row')}"
+    if imported:
+        text += f", {imported:,} of them read from other tools' result files"
+    synthetic = sum(1 for row in rows if row.get("source") == "synthetic")
+    if synthetic:
+        text += f", {synthetic:,} of them synthetic (made by a generator, no measurement)"
+    return text + "."
+
+
+def _quotable(rows: list[Row]) -> str:
+    passed = [row for row in rows if row.get("standing") == "publishable"]
+    if not passed:
+        return "No row. Every figure below is evidence, and none of them may be quoted."
+    text = f"{len(passed):,} of {say_count(len(rows), 'row')} passed every screen that the campaign's policy requires."
+    best = max(
+        (row for row in passed if row.get("output_tokens_per_s")),
+        key=lambda r: r["output_tokens_per_s"],
+        default=None,
+    )
+    if best is not None:
+        text += (
+            f" The highest quotable output is {say('output_tokens_per_s', best['output_tokens_per_s'])} tokens/s: "
+            f"recipe {best.get('recipe')}, {str(best.get('workload')).replace('_', ' ')}"
+            f" at concurrency {best.get('concurrency')} (row {best.get('row_id')})."
+        )
+    return text
+
+
+def _failed(rows: list[Row], runs: list[Row]) -> str:
+    failed = [run for run in runs if run.get("failure_class")]
+    parts = []
+    if failed:
+        classes = Counter(f"{run.get('recipe')} ({run['failure_class']})" for run in failed)
+        said = ", ".join(name if n == 1 else f"{name} × {n}" for name, n in classes.items())
+        parts.append(f"{say_count(len(failed), 'bring-up')} failed: {said}.")
+        saved = sorted(
+            {
+                f"{run['rescues']} by {run['recipe']}"
+                for run in runs
+                if run.get("rescues") and run.get("state") == "served"
+            }
+        )
+        if saved:
+            parts.append(f"Rescued: {', '.join(saved)}.")
+    for standing, word in (
+        ("held", "failed a required screen"),
+        ("invalid", "broke as measurements"),
+        ("provisional", "could not be proven"),
+    ):
+        some = [row for row in rows if row.get("standing") == standing]
+        if some:
+            reasons = Counter(_first_reason(row) for row in some if _first_reason(row))
+            why = ", ".join(name for name, _ in reasons.most_common(3))
+            parts.append(f"{say_count(len(some), 'row')} {word}" + (f" ({why})." if why else "."))
+    return " ".join(parts) or "Nothing: every recipe came up, and every row passed what its policy requires."
+
+
+def _first_reason(row: Row) -> str:
+    """The start of a standing's reason: the screen's name where it is one, else the first words."""
+    reason = str(row.get("standing_reason") or "")
+    named = next((name for name in SCREENS if reason.startswith(name)), None)
+    return named or reason[:60]
+
+
+def _not_shown(rows: list[Row], screens: list[str], not_run: list[str]) -> str:
+    parts = []
+    judged = [row for row in rows if row.get("standing_strict")]
+    if judged:
+        strict = sum(1 for row in judged if row["standing_strict"] == "publishable")
+        text = f"Under the strict policy, all screens, {strict:,} of {say_count(len(judged), 'row')} would publish"
+        open_screens = Counter(
+            name for row in judged for name in screens if row.get(name) in ("fail", "unknown")
+        )
+        if open_screens and strict < len(judged):
+            text += "; most often open: " + ", ".join(
+                f"{name} ({n:,})" for name, n in open_screens.most_common(3)
+            )
+        parts.append(text + ".")
+    if not_run:
+        parts.append(f"Not run here: {', '.join(title.lower() for title in not_run)}.")
+    parts.append(
+        "A quotable row holds for this node, this engine version and these settings. Finding planted facts is not reasoning, "
+        "and a short window is no promise for production."
+    )
+    return " ".join(parts)
+
+
+def required_screens(marts: Marts) -> dict[str, list[str]]:
+    """Policy -> the screens that it requires, as the warehouse's own seed says; empty where it has none."""
+    return {}
+
+
+def quarantine(marts: Marts) -> dict[str, Any]:
+    """Lines of raw that no row was made from, by reason."""
+    return {"total": None, "reasons": []}
+
+
+def counts(marts: Marts) -> list[tuple[str, int]]:
+    """(mart, rows) of every table, so that a reader sees what there is."""
+    return [(name, marts.count(name) or 0) for name in marts.tables()]
+
+
+def provenance(rows: list[Row], runs: list[Row], marts: Marts) -> list[dict[str, str]]:
+    """Where each run's raw evidence lies, and what it was made with."""
+    found = []
+    for run in runs:
+        found.append(
+            {
+                "run_id": str(run.get("run_id") or ""),
+                "raw": str(run.get("raw_path") or f"raw/{run.get('campaign')}/{run.get('run_id')}"),
+                "state": str(run.get("state") or ""),
+                "rows": str(sum(1 for row in rows if row.get("run_id") == run.get("run_id"))),
+                "engine": " ".join(filter(None, (run.get("engine"), run.get("engine_version")))),
+                "version": str(run.get("weighbridge_version") or ""),
+                "seals": str(run.get("sealed_files") or ""),
+            }
+        )
+    return found
+
+
+def _distinct(rows: list[Row], key: str) -> list[str]:
+    return list(dict.fromkeys(str(row[key]) for row in rows if row.get(key)))
