@@ -1,0 +1,201 @@
+"""Runs scenarios on the reference server through the real client, raw, dbt and contracts, and says what was caught."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from contracts.screens import SCREENS
+from flows import runs
+from flows.campaign_file import Campaign, Price
+from flows.cheats import edits, planning
+from flows.cheats.disturbance import disturbing
+from flows.cheats.matrix import Outcome
+from flows.cheats.scenario import Scenario
+from flows.engines import reference_recipe
+from flows.executions import Execution
+from flows.landing import RunFolder
+from flows.workloads import fresh_document, probes
+from flows.workloads.base import CellPlan
+
+CAMPAIGN = "cheats"
+# The bench prices a CPU hour of the machine that it runs on; what it costs does not decide any screen but its own.
+PRICE = Price(usd_per_gpu_hour=0.08, key="cheat-bench-cpu", source="stated for the bench, not a market price",
+              as_of=datetime.date(2026, 10, 1))  # fmt: skip
+Notice = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class Measured:
+    """A scenario as it was measured: the run it is in, and the cell that is judged. run is None when nothing came up."""
+
+    scenario: Scenario
+    cell_id: str
+    run: RunFolder | None
+    needle_cell_id: str | None = None
+    note: str = ""
+
+    @property
+    def row_id(self) -> str | None:
+        return f"{self.run.run_id}/{self.cell_id}" if self.run else None
+
+
+def run_bench(
+    scenarios: Sequence[Scenario], folder: Path, *, notice: Notice = lambda _: None, fault_workers: int = 2
+) -> list[Outcome]:
+    """Measure every scenario under `folder`, build one warehouse over all of it, and read the verdicts.
+
+    Faults run `fault_workers` at a time; clean runs one at a time, because their client must not be disturbed.
+    """
+    node_facts = runs.read_node()
+    raw = folder / "raw"
+    measured: list[Measured] = []
+    groups = group(scenarios)
+    clean = [members for members in groups if members[0].kind == "clean"]
+    faults = [members for members in groups if members[0].kind == "fault"]
+
+    def run_one(members: list[Scenario]) -> list[Measured]:
+        notice(f"{members[0].id}" + (f" and {len(members) - 1} more" if len(members) > 1 else ""))
+        return run_group(members, folder / "measured", raw, node_facts, notice)
+
+    with ThreadPoolExecutor(max_workers=fault_workers) as pool:
+        for found in pool.map(run_one, faults):
+            measured += found
+    for members in clean:
+        measured += run_one(members)
+    notice("building the warehouse")
+    return judge(measured, raw, folder / "warehouse")
+
+
+def group(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
+    """Scenarios that may share a server: same server, claims and probes, and no edit of the whole run's records."""
+    groups: dict[str, list[Scenario]] = {}
+    for scenario in scenarios:
+        alone = any(edit.is_run_wide for edit in scenario.edit) or scenario.is_server_changed
+        key = json.dumps(
+            [
+                scenario.kind,
+                scenario.server,
+                scenario.recipe,
+                scenario.price,
+                scenario.probes_before,
+                scenario.probes_after,
+                scenario.has_needle,
+                scenario.id if alone else "",
+            ],
+            sort_keys=True,
+            default=str,
+        )
+        groups.setdefault(key, []).append(scenario)
+    return list(groups.values())
+
+
+def run_group(
+    members: list[Scenario], measured_root: Path, raw: Path, node_facts: dict[str, Any], notice: Notice
+) -> list[Measured]:
+    """One server, every window of its scenarios, and the run resealed into raw with what the scenarios edit."""
+    head = members[0]
+    recipe = reference_recipe(head.server, name=f"cheat-{head.id}"[:60].rstrip("-"), claims=head.recipe)
+    execution = Execution(
+        campaign=_campaign(head),
+        campaign_sha256=hashlib.sha256(CAMPAIGN.encode()).hexdigest(),
+        raw=measured_root,
+        execution_id="cheat-bench",
+        node_facts=node_facts,
+        notice=notice,
+    )
+    run = runs.RecipeRun(execution, recipe)
+    run.start()
+    if not run.bring_up():
+        why = str(run.failure)
+        return [Measured(scenario, scenario.id, None, note=why) for scenario in members]
+    plans: list[tuple[Scenario, str]] = []
+    needle = None
+    try:
+        run.run_probes("before")
+        if head.has_needle:
+            needle = _needle_plan(members, run)
+            run.run_cell(needle, fresh_document.Plan().grade)
+        for scenario in members:
+            for place in range(scenario.times):
+                assert run.context is not None
+                for cell in planning.plan_cells(scenario, run.context, place):
+                    with disturbing(scenario.disturb, run.served):
+                        run.run_cell(cell, None)
+                plans.append((scenario, planning.judged_cell_id(scenario, place)))
+        if not run.is_engine_dead:
+            run.run_probes("after")
+    finally:
+        run.finish()
+    target = RunFolder.create(raw, CAMPAIGN, run.run.run_id)
+    needle_id = needle.cell_id if needle else None
+    changes = [(edit, cell_id, needle_id) for scenario, cell_id in plans for edit in scenario.edit]
+    edits.reseal(run.run.path, target, changes)
+    return [Measured(scenario, cell_id, target, needle_id) for scenario, cell_id in plans]
+
+
+def judge(measured: list[Measured], raw: Path, warehouse: Path) -> list[Outcome]:
+    """Build the warehouse over raw and read each scenario's row. A row that is not there is `absent`."""
+    from flows.warehouse import build_warehouse
+
+    build_warehouse(raw, warehouse)
+    rows, gated = _read_rows(warehouse / "weighbridge.duckdb")
+    outcomes = []
+    for one in measured:
+        row = rows.get(one.row_id or "")
+        outcomes.append(
+            Outcome(
+                id=one.cell_id,
+                family=one.scenario.family,
+                kind=one.scenario.kind,
+                expect=one.scenario.expect,
+                row_id=one.row_id,
+                standing=row["standing"] if row else "absent",
+                screens={name: row[name] for name in SCREENS} if row else {},
+                is_gated=one.row_id in gated,
+                note=one.note,
+            )
+        )
+    return outcomes
+
+
+def _read_rows(database: Path) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    connection = duckdb.connect(str(database), read_only=True)
+    try:
+        relation = connection.sql("select * from marts.measured_rows")
+        names = relation.columns
+        rows = [dict(zip(names, values, strict=True)) for values in relation.fetchall()]
+        gated = {row_id for (row_id,) in connection.sql("select row_id from marts.gated_rows").fetchall()}
+    finally:
+        connection.close()
+    return {row["row_id"]: row for row in rows}, gated
+
+
+def _campaign(head: Scenario) -> Campaign:
+    price = Price.model_validate({**PRICE.model_dump(), **(head.price or {})})
+    return Campaign(
+        name=CAMPAIGN,
+        policy="strict",
+        price=price,
+        recipes=[reference_recipe(head.server, name="cheat", claims=head.recipe)],
+        workloads=[],
+        probes=probes.Parameters(before=head.probes_before, after=head.probes_after),
+        path=Path("cheats"),
+        sha256="",
+    )
+
+
+def _needle_plan(members: list[Scenario], run: runs.RecipeRun) -> CellPlan:
+    """A needle cell at the longest context that the group's rows have, so that their needle gate can be read."""
+    assert run.context is not None
+    longest = max(scenario.needle_tokens for scenario in members)
+    parameters = fresh_document.Parameters(context_tokens=[longest])
+    return fresh_document.Plan().cells(parameters, run.context)[0]
