@@ -41,3 +41,17 @@ def model_path(recipe: Recipe) -> Path | None:
     except BadInput:
         return None
     return path if path.exists() else None
+
+
+def model_path(recipe: Recipe) -> Path | None:
+    """Where a recipe's model lies on this machine: a GGUF file or a folder; None for hub ids and external engines."""
+    from contracts.errors import BadInput
+    from flows.engines.models import find_gguf
+
+    if recipe.engine == "external":
+        return None
+    try:
+        path = find_gguf(recipe.model)
+    except BadInput:
+        return None  # bring-up says what is missing, as a kept failure
+    return path if path.exists() else None
