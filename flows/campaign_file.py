@@ -44,6 +44,19 @@ class WorkloadEntry(Strict):
     params: Any
 
 
+class Assumptions(Strict):
+    """What `--plan` reckons hours with; nothing measured ever uses them. null: a guess by engine, and said so.
+
+    prefill_tokens_per_s: of the whole server. decode_tokens_per_s: of one stream; streams_at_full_rate: how many
+    streams decode at that rate before they share it. bring_up_s: from start to ready.
+    """
+
+    prefill_tokens_per_s: float | None = Field(default=None, gt=0)
+    decode_tokens_per_s: float | None = Field(default=None, gt=0)
+    streams_at_full_rate: float | None = Field(default=None, gt=0)
+    bring_up_s: float | None = Field(default=None, gt=0)
+
+
 class Comparison(Strict):
     """Two recipes that are compared, and the setting under test; every other difference is a confounder."""
 
@@ -55,7 +68,7 @@ class Comparison(Strict):
 class Campaign(Strict):
     """Recipes x workloads on one node, with a publication policy and a price.
 
-    gated: recipes stop at a failed before-probe when `stop`, else the run goes on and the probe decides the standing.
+    compare: pairs of recipes that are meant to be compared; the warehouse lists what else differs between them.
     """
 
     name: str = Field(pattern=_NAME)
@@ -67,6 +80,7 @@ class Campaign(Strict):
     workloads: list[WorkloadEntry] = Field(min_length=1)
     probes: ProbeParameters = ProbeParameters()
     compare: list[Comparison] = Field(default=[])
+    assume: Assumptions = Assumptions()
     path: Path
     sha256: str
 
@@ -88,6 +102,7 @@ class _Head(Strict):
     recipes: list[dict[str, Any]] = Field(min_length=1)
     workloads: list[dict[str, Any]] = Field(min_length=1)
     probes: dict[str, Any] = Field(default={})
+    assume: dict[str, Any] = Field(default={})
     compare: list[dict[str, Any]] = Field(default=[])
 
 
@@ -105,6 +120,7 @@ def load_campaign(path: Path, prices: Path = PRICES) -> Campaign:
     pairs = [
         document.validate(Comparison, value, ("compare", place)) for place, value in enumerate(head.compare)
     ]
+    assumed = document.validate(Assumptions, head.assume, ("assume",))
     _check_names(document, recipes, entries, pairs)
     return Campaign(
         name=head.name,
@@ -116,6 +132,7 @@ def load_campaign(path: Path, prices: Path = PRICES) -> Campaign:
         workloads=entries,
         probes=asked,
         compare=pairs,
+        assume=assumed,
         path=path,
         sha256=hashlib.sha256(text.encode()).hexdigest(),
     )
@@ -216,7 +233,9 @@ class Document:
                 next_step=hint,
             )
         if problem["type"] == "missing":
-            return BadInput(f"{_kind_of(place, self.kind)} lacks {name!r}{more}", evidence=self.at(where[:-1]))
+            return BadInput(
+                f"{_kind_of(place, self.kind)} lacks {name!r}{more}", evidence=self.at(where[:-1])
+            )
         if problem["type"] in ("int_parsing", "int_type", "int_from_float", "float_parsing", "float_type"):
             return BadInput(
                 f"{name} is {given!r}{more}",
@@ -327,9 +346,12 @@ def _short(value: Any) -> str | None:
 def _kind_of(place: tuple[Any, ...], file_kind: str) -> str:
     if not place:
         return f"the {file_kind}"
-    kind = {"recipes": "recipe", "workloads": "workload", "compare": "comparison", "scenarios": "scenario"}.get(
-        str(place[0]), str(place[0])
-    )
+    kind = {
+        "recipes": "recipe",
+        "workloads": "workload",
+        "compare": "comparison",
+        "scenarios": "scenario",
+    }.get(str(place[0]), str(place[0]))
     return f"{kind} {place[1] + 1}" if len(place) > 1 and isinstance(place[1], int) else kind
 
 

@@ -11,7 +11,20 @@ from contracts.errors import BadInput
 from flows.workloads.base import CellPlan, PlanContext
 
 # name in a campaign file -> module of this package, whose class `Plan` satisfies flows.workloads.base.Workload
-NAMES = ("sweep", "fresh_document", "conversation_ramp", "probes", "chat_quality")
+NAMES = (
+    "sweep",
+    "fresh_document",
+    "conversation_ramp",
+    "chat_quality",
+    "probes",
+    "soak",
+    "cold_start",
+    "interference",
+    "cache_reuse",
+    "kv_offload",
+    "goodput_search",
+    "graded_load",
+)
 
 
 def get(name: str) -> Any:

@@ -47,6 +47,8 @@ class CellPlan:
 
     Field meanings are those of contracts.records.Cell. `requests` yields warm-up requests too (phase warmup).
     expected: per request_id, what the grader needs; stays in the flow's process, never on the wire.
+    total_prompt_tokens, total_output_tokens: of all requests, warm-up included, before anything is built (answers at
+    their limit); planned_s: how long the window lasts where that is planned (a soak, an open loop). For `--plan`.
     """
 
     cell_id: str
@@ -76,6 +78,9 @@ class CellPlan:
     params: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, dict[str, Any]] = field(default_factory=dict)
     probe_during: bool = False
+    total_prompt_tokens: int | None = None
+    total_output_tokens: int | None = None
+    planned_s: float | None = None
 
 
 class Workload(Protocol):

@@ -86,6 +86,8 @@ class Plan:
                 yield _request(params, context, cell, index, item.question, "timed")
 
         return CellPlan(
+            total_prompt_tokens=sum(context.tokens.count(f"{_ASK} {item.question}") for item in items),
+            total_output_tokens=(len(items) + params.warmup_requests) * params.answer_tokens,
             cell_id=cell,
             workload=self.name,
             concurrency=params.concurrency,

@@ -98,6 +98,8 @@ class Plan:
                 yield from _conversation(params, context, cell, user, lengths, codes[user])
 
         return CellPlan(
+            total_prompt_tokens=users * sum(lengths) + params.warmup_requests * min(params.start_tokens, 512),
+            total_output_tokens=(users * params.turns + params.warmup_requests) * params.answer_tokens,
             cell_id=cell,
             workload=self.name,
             concurrency=users,
@@ -113,7 +115,9 @@ class Plan:
             planned_requests=users * params.turns,
             warmup_requests=params.warmup_requests,
             cache_budget_min=round(max(0.0, share - _BUDGET_SLACK), 4),
-            cache_budget_max=round(min(1.0, share + _BUDGET_EXCESS), 4),
+            cache_budget_max=round(
+                min(1.0, share + _BUDGET_EXCESS + prompts.overhead(context) * len(lengths) / sum(lengths)), 4
+            ),
             declares_sharing=True,
             is_cold_expected=False,
             deadlines=Deadlines(

@@ -83,6 +83,8 @@ class Plan:
                 yield document(params, context, cell, index, "timed", tokens, depth, code)
 
         return CellPlan(
+            total_prompt_tokens=len(depths) * tokens + params.warmup_requests * min(tokens, _WARMUP_TOKENS),
+            total_output_tokens=(len(depths) + params.warmup_requests) * params.answer_tokens,
             cell_id=cell,
             workload=self.name,
             concurrency=params.concurrency,
@@ -95,7 +97,7 @@ class Plan:
             planned_requests=len(depths),
             warmup_requests=params.warmup_requests,
             cache_budget_min=0.0,
-            cache_budget_max=0.01,
+            cache_budget_max=prompts.fresh_budget(context, tokens),
             needle_depths_pct=sorted(params.depths_pct),
             deadlines=Deadlines(
                 first_token_s=params.first_token_timeout_s,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from contracts.records import Grade, Request
 from flows.workloads import needle
 from flows.workloads.base import CellPlan
 
+Judge = Callable[[str, str | None, str | None], needle.Verdict]
 
-def grade_needles(plan: CellPlan, records: list[Request]) -> list[Grade]:
+
+def grade_needles(plan: CellPlan, records: list[Request], judge: Judge = needle.grade) -> list[Grade]:
     """One grade per timed request with an expected code; null, with the reason, where the request failed."""
     grades = []
     for record in records:
@@ -16,10 +20,10 @@ def grade_needles(plan: CellPlan, records: list[Request]) -> list[Grade]:
             continue
         grade = ungraded(plan, record, needle.GRADER, expected["code"])
         if record.outcome == "ok":
-            verdict = needle.grade(expected["code"], record.output_text, record.reasoning_text)
+            verdict = judge(expected["code"], record.output_text, record.reasoning_text)
             grade.is_correct, grade.is_correct_lenient = verdict.is_correct, verdict.is_contained
             grade.found, grade.why = verdict.found, verdict.why
-            if not verdict.is_correct and record.finish_reason == "length":
+            if not verdict.is_correct and record.finish_reason == "length" and not plan.is_fixed_length:
                 grade.why += "; the answer was cut at its token limit"
         grade.depth_pct = expected.get("depth_pct")
         grades.append(grade)

@@ -99,6 +99,32 @@ def grade(expected: str, text: str | None, reasoning: str | None = None) -> Verd
     return Verdict(inner.is_correct, inner.is_contained, inner.found, f"{inner.why} (in the reasoning)")
 
 
+def grade_opening(expected: str, text: str | None, reasoning: str | None = None) -> Verdict:
+    """Judge the first code that was said, for answers that the engine was made to continue past their end.
+
+    What a model writes after its answer, because its end token was ignored, is no guess of its own.
+    """
+    visible, thought = split_reasoning(text, reasoning)
+    if not visible and not thought:
+        return Verdict(False, False, None, "the answer is empty")
+    for place, part in (("", visible), (" (in the reasoning)", thought)):
+        found = _candidates(part, len(expected))
+        if not found:
+            continue
+        value, is_denied = found[0]
+        is_right = value == expected and not is_denied
+        is_contained = any(other == expected and not denied for other, denied in found)
+        why = (
+            "the code was given"
+            if is_right
+            else "the code was denied"
+            if is_denied
+            else "another code was given"
+        )
+        return Verdict(is_right, is_contained, value, why + place)
+    return Verdict(False, False, None, "no code of that kind in the answer")
+
+
 def _judge(expected: str, text: str) -> Verdict | None:
     """None where the text has no number long enough to be a code."""
     found = _candidates(text, len(expected))

@@ -132,6 +132,8 @@ def plan(
             yield _request(params, context, cell, index, expected[prompts.request_id(context, cell, index)])
 
     return CellPlan(
+        total_prompt_tokens=100 * len(jobs),
+        total_output_tokens=params.answer_tokens * len(jobs),
         cell_id=cell,
         workload=Plan.name,
         concurrency=1,

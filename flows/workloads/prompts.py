@@ -18,6 +18,12 @@ def seeded(context: PlanContext, *names: object) -> random.Random:
     return random.Random(f"{context.seed}/" + "/".join(str(name) for name in names))
 
 
+def number_of(context: PlanContext, *names: object) -> int:
+    """A seed of 48 bits for `names`, from the campaign's seed."""
+    digest = hashlib.sha256(f"{context.seed}/{'/'.join(map(str, names))}".encode()).digest()
+    return int.from_bytes(digest[:6])
+
+
 def nonce(context: PlanContext, *names: object) -> str:
     """Twelve letters that open a prompt: unique to this bring-up, cell and request, so no prefix is shared."""
     digest = hashlib.sha256("/".join([context.server_nonce, *map(str, names)]).encode()).digest()
@@ -91,6 +97,15 @@ def planned(
 def overhead(context: PlanContext) -> int:
     """Tokens that the chat template adds to one user message; 0 where nobody could tell."""
     return context.chat_overhead_tokens or 0
+
+
+def fresh_budget(context: PlanContext, prompt_tokens: float) -> float:
+    """The share of a fresh prompt that may come from the prefix cache: 1 %, and the template's own tokens.
+
+    What a template puts before the text (a default system message) is the same in every prompt, and no nonce in the
+    text can change that; its tokens are known by measurement, so the allowance is no guess.
+    """
+    return round(0.01 + overhead(context) / max(1.0, prompt_tokens), 4)
 
 
 def length_source(context: PlanContext) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,6 +23,7 @@ class Parameters(Strict):
     requests_per_stream: timed requests for each unit of concurrency. requests: timed requests of an open-loop cell.
     warmup_per_stream: requests before the window for each unit of concurrency, 2 as in the source campaign.
     is_fixed_output: the engine is asked to go on past its end token, so that every answer has its asked length.
+    is_length_verified: every prompt is counted as a whole; false sums its words, for plans of very many requests.
     arrival_file, arrival_column: with `arrivals: trace`, seconds from the window's opening.
     """
 
@@ -41,6 +41,7 @@ class Parameters(Strict):
     output_tokens: Lengths = FixedLength(tokens=256)
     warmup_per_stream: int = Field(default=2, ge=0)
     is_fixed_output: bool = True
+    is_length_verified: bool = True
     ramp_up_s: float = Field(default=0.0, ge=0)
     filler: prose.Filler = "broad"
     first_token_timeout_s: float = Field(default=600.0, gt=0)
@@ -98,7 +99,7 @@ class Plan:
             rate_rps=rate,
             burstiness=params.burstiness,
             max_in_flight=params.max_in_flight,
-            seed=_seed(context, cell),
+            seed=prompts.number_of(context, cell),
         )
         offsets = None
         count = params.requests
@@ -126,7 +127,7 @@ def cell_plan(
     warmup: int | None = None,
 ) -> CellPlan:
     """One cell of plain load: prompts of their lengths, each opened by a nonce of its own."""
-    warmups = params.warmup_per_stream * (warmup or concurrency)
+    warmups = params.warmup_per_stream * (concurrency if warmup is None else warmup)
     fixed_in, fixed_out = params.prompt_tokens.fixed_tokens, params.output_tokens.fixed_tokens
 
     def requests() -> Iterator[PlannedRequest]:
@@ -144,6 +145,7 @@ def cell_plan(
                     source,
                     front=prompts.front_line(context, cell, phase, index),
                     back=_ASK,
+                    is_verified=params.is_length_verified,
                 )
                 body = prompts.chat_body(
                     context,
@@ -164,7 +166,11 @@ def cell_plan(
                     expected_cached_tokens=0,
                 )
 
+    rate = shape.rate_rps
     return CellPlan(
+        total_prompt_tokens=round((count + warmups) * params.prompt_tokens.mean_tokens),
+        total_output_tokens=round((count + warmups) * params.output_tokens.mean_tokens),
+        planned_s=max(offsets_s) if offsets_s else count / rate if rate else None,
         cell_id=cell,
         workload=workload,
         concurrency=concurrency,
@@ -180,10 +186,11 @@ def cell_plan(
         warmup_requests=warmups,
         planned_finish_reason="length" if params.is_fixed_output else None,
         cache_budget_min=0.0,
-        cache_budget_max=0.01,
+        cache_budget_max=prompts.fresh_budget(context, params.prompt_tokens.mean_tokens),
         deadlines=Deadlines(first_token_s=params.first_token_timeout_s, window_s=params.window_timeout_s),
         params={
-            "prompt_length_source": prompts.length_source(context),
+            "prompt_length_source": prompts.length_source(context)
+            + ("" if params.is_length_verified else ", summed from words"),
             "prompt_tokens": _plain(params.prompt_tokens),
             "output_tokens": _plain(params.output_tokens),
             "filler": params.filler,
@@ -193,7 +200,3 @@ def cell_plan(
 
 def _plain(lengths: Any) -> Any:
     return lengths.tokens if isinstance(lengths, FixedLength) else lengths.model_dump(mode="json")
-
-
-def _seed(context: PlanContext, cell: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{context.seed}/{cell}".encode()).digest()[:6])
