@@ -91,8 +91,12 @@ class Marts:
             return None
         return int(self.query(f"select count(*) as n from {_quote(schema)}.{_quote(table)}")[0]["n"])
 
-    def query(self, sql: str) -> list[Row]:
-        """Rows of a query, as plain values (dates as ISO 8601 text, decimals as floats)."""
+    def query(self, sql: str, *, or_none: bool = False) -> list[Row]:
+        """Rows of a query, as plain values (dates as ISO 8601 text, decimals as floats).
+
+        or_none: no rows, where the query names what this warehouse lacks (an older one, or a view whose table is gone).
+        Raises BadInput when DuckDB refuses it.
+        """
         import duckdb
 
         try:
@@ -100,6 +104,8 @@ class Marts:
             names = [column[0] for column in cursor.description or []]
             return [{n: _plain(v) for n, v in zip(names, row, strict=True)} for row in cursor.fetchall()]
         except duckdb.Error as error:
+            if or_none and isinstance(error, (duckdb.CatalogException, duckdb.BinderException)):
+                return []
             raise BadInput(
                 "DuckDB refused the query",
                 measured=str(error).strip().splitlines()[0],

@@ -60,23 +60,7 @@ def gather(marts: Marts) -> dict[str, Any]:
     )
     runs = marts.rows("runs", order=("campaign", "started_at", "run_id"))
     screens = [name for name in SCREENS if name in marts.columns("measured_rows")]
-    made: list[Section] = [
-        section
-        for section in (
-            sections.load(marts), sections.recall(marts), sections.failures(marts), sections.rescues(marts),
-            sections.cost(marts), sections.probes(marts), sections.roofline(marts),
-        )
-        if section is not None
-    ]  # fmt: skip
-    not_run = []
-    for each in sections.optional(marts):
-        if isinstance(each, Section):
-            made.append(each)
-        else:
-            not_run.append(each)
-    published = sections.published(marts)
-    if published is not None:
-        made.append(published)
+    made, not_run = make_sections(marts)
     policies, required = summary.policies(rows, runs), summary.required_screens(marts)
     written_at = datetime.fromtimestamp(marts.database.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return {
@@ -111,6 +95,28 @@ def gather(marts: Marts) -> dict[str, Any]:
         "version": __version__,
         "verdict_marks": VERDICT_MARK,
     }
+
+
+def make_sections(marts: Marts) -> tuple[list[Section], list[tuple[str, str]]]:
+    """The sections that have rows, in reading order; (title, question) of those that were not run."""
+    made: list[Section] = [
+        section
+        for section in (
+            sections.load(marts), sections.recall(marts), sections.failures(marts), sections.rescues(marts),
+            sections.cost(marts), sections.probes(marts), sections.roofline(marts),
+        )
+        if section is not None
+    ]  # fmt: skip
+    not_run: list[tuple[str, str]] = []
+    for each in sections.optional(marts):
+        if isinstance(each, Section):
+            made.append(each)
+        else:
+            not_run.append(each)
+    published = sections.published(marts)
+    if published is not None:
+        made.append(published)
+    return made, not_run
 
 
 def _row_view(row: Row, screens: list[str], types: dict[str, str]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def recall(marts: Marts) -> Section | None:
                 Chart(
                     f"depth-{model}-{series}",
                     f"Recall by depth: {series}",
-                    f"Facts found of facts planted in fresh documents, {_short(model)}.",
+                    f"Facts found of facts planted, {_short(model)}. {_standings_of(some)}".strip(),
                     charts.recall_by_depth(some),
                     some,
                     {"depth_pct": "% of the document", "context_tokens": "tokens"},
@@ -110,7 +110,8 @@ def recall(marts: Marts) -> Section | None:
                 Chart(
                     f"turn-{name}",
                     f"Recall by turn: {_short(model)}",
-                    "The first fact of a growing conversation, asked for again at every turn, alone and with company.",
+                    "The first fact of a growing conversation, asked for again at every turn, alone and with company. "
+                    + _standings_of(group),
                     charts.recall_by_turn(group),
                     group,
                     {"turn": "turn", "context_tokens": "tokens"},
@@ -312,13 +313,90 @@ def _table_section(
 
 
 def _depth_rows(marts: Marts) -> list[Row]:
-    """series, model, context_tokens, depth_pct, found, asked; from whichever mart the build offers."""
-    return []
+    """Facts found of facts planted, a row for each recipe, context and depth; standing: the worst of its rows."""
+    if not marts.columns("stg_grades", "staging") or not marts.columns("measured_rows"):
+        return []
+    found = marts.query(
+        """
+        select
+            measured.model,
+            measured.recipe,
+            measured.workload,
+            measured.context_tokens,
+            grades.depth_pct,
+            measured.standing,
+            count(*) filter (where grades.is_correct) as found,
+            count(*) as asked
+        from staging.stg_grades as grades
+        inner join marts.measured_rows as measured
+            on measured.row_id = grades.run_id || '/' || grades.cell_id
+        where grades.depth_pct is not null
+        group by all
+        order by all
+        """,
+        or_none=True,
+    )
+    merged = _merge(found, ("model", "recipe", "workload", "context_tokens", "depth_pct"), ("found", "asked"))
+    has_many = len({row["workload"] for row in merged}) > 1
+    for row in merged:
+        row["series"] = row["recipe"] + (f" · {str(row['workload']).replace('_', ' ')}" if has_many else "")
+    return merged
 
 
 def _turn_rows(marts: Marts) -> list[Row]:
-    """series, campaign, model, turn, found, asked, ttft_ms_p50, decode_tokens_per_s, standing, a turn and user count."""
-    return []
+    """Turns of growing conversations, a row for each recipe, number of users and turn; figures are medians."""
+    if not {"is_recalled", "turn", "users", "standing"} <= marts.columns("ramp_turns").keys():
+        return []
+    found = marts.query(
+        """
+        select
+            campaign,
+            model,
+            recipe,
+            variant,
+            users,
+            turn,
+            standing,
+            count(*) filter (where is_recalled) as found,
+            count(*) filter (where is_recalled is not null) as asked,
+            median(ttft_ms) as ttft_ms_p50,
+            median(decode_tokens_per_s) as decode_tokens_per_s,
+            max(prompt_tokens) as prompt_tokens
+        from marts.ramp_turns
+        group by all
+        order by all
+        """,
+        or_none=True,
+    )
+    keys = ("campaign", "model", "recipe", "variant", "users", "turn")
+    merged = _merge(found, keys, ("found", "asked"))
+    has_variants = len({row["variant"] for row in merged}) > 1
+    for row in merged:
+        users = f"{row['users']} user" + ("s" if (row["users"] or 0) > 1 else "")
+        row["series"] = " · ".join(
+            filter(None, (row["recipe"], row["variant"] if has_variants else "", users))
+        )
+    return merged
+
+
+def _merge(rows: list[Row], keys: tuple[str, ...], added: tuple[str, ...]) -> list[Row]:
+    """One row a key: counts added up; the standing is the worst, and every other value is of that standing's rows."""
+    merged = []
+    for _, group in _groups(rows, *keys):
+        worst = max(
+            group,
+            key=lambda row: (
+                STANDINGS.index(row["standing"]) if row["standing"] in STANDINGS else len(STANDINGS)
+            ),
+        )
+        merged.append({**worst, **{name: sum(row[name] for row in group) for name in added}})
+    return merged
+
+
+def _standings_of(rows: list[Row]) -> str:
+    """A sentence that names the standings under which part of a picture may not be quoted; "" where all may."""
+    found = [word for word in STANDINGS[1:] if any(row.get("standing") == word for row in rows)]
+    return f"Part of it is {' and '.join(found)}: not to be quoted." if found else ""
 
 
 def _groups(rows: list[Row], *keys: str) -> list[tuple[tuple[Any, ...], list[Row]]]:

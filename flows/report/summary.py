@@ -206,7 +206,15 @@ def required_screens(marts: Marts) -> dict[str, list[str]]:
 
 def quarantine(marts: Marts) -> dict[str, Any]:
     """Lines of raw that no row was made from, by reason."""
-    return {"total": None, "reasons": []}
+    if not marts.columns("stg_quarantine", "staging"):
+        return {"total": None, "reasons": []}
+    found = marts.query(
+        "select reason, count(*) as lines from staging.stg_quarantine group by reason order by lines desc"
+    )
+    return {
+        "total": sum(row["lines"] for row in found),
+        "reasons": [(str(row["reason"]).replace("_", " "), row["lines"]) for row in found],
+    }
 
 
 def counts(marts: Marts) -> list[tuple[str, int]]:
