@@ -7,6 +7,7 @@ the ratio of their shapes decide; the config is only asked where they cannot.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -148,6 +149,9 @@ def _judge(tensor: Tensor, own: list[tuple[str, Tensor]], claim: Claim | None, l
     if tensor.bits is not None:  # GGUF: the block type says it all
         weight.format, weight.layout = tensor.dtype.lower(), None
         return weight
+    bits = DTYPE_BITS.get(tensor.dtype)
+    if weight.params is None and tensor.nbytes is not None and bits is not None:
+        weight.params = tensor.nbytes * 8 // bits
     if tensor.dtype == NAME_ONLY:
         _by_name(weight, own, claim)
     elif tensor.dtype in FLOAT8:
@@ -319,6 +323,13 @@ def _set_layout(weight: Weight, shape: tuple[int, ...] | None, scale: Tensor | N
     count = scale.elements or 0
     if count <= 1 or (shape and len(shape) >= 3 and count == shape[0]):
         weight.layout = "per-tensor"
+        return
+    if shape is None and weight.params and len(scale.shape) == 2:
+        side = math.isqrt(
+            weight.params // count
+        )  # noted facts without a shape: square blocks, or nothing is said
+        if side > 1 and side * side * count == weight.params:
+            weight.layout = f"block [{side}, {side}]"
         return
     if not shape or len(shape) < 2:
         return

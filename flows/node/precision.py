@@ -10,9 +10,9 @@ from typing import Any
 from flows.node.architecture import Architecture, read_architecture
 from flows.node.formats import NAME_ONLY, NOT_QUANTISED, Reading, Weight, read_formats
 from flows.node.gguf import Gguf
-from flows.node.quantization import Claim, format_bits, read_claim
-from flows.node.source import Source, open_source
-from flows.node.tensors import KINDS
+from flows.node.quantization import Claim, Scheme, format_bits, read_claim
+from flows.node.source import Source, open_source, take_facts
+from flows.node.tensors import KINDS, kind_of
 
 # Weights that carry a model's arithmetic, in the order in which a summary names them.
 _BASE_KINDS = ("attention", "mlp", "mixer", "shared_experts", "other")
@@ -71,8 +71,6 @@ def _is_facts(entry: Any) -> bool:
 
 
 def _noted(path: Path, facts: dict[str, Any]) -> Audit:
-    from flows.node.source import take_facts
-
     source = Source(path, read=["noted facts"])
     take_facts(source, facts)
     return audit_source(source)
@@ -140,6 +138,9 @@ def true_precision(found: Audit, by_kind: dict[str, dict[str, Any]]) -> tuple[st
         truth_source = "names"
     else:
         truth_source = "config"
+    suffixes = (found.source.index or {}).get("suffixes")
+    if not by_kind and isinstance(suffixes, dict):
+        return _by_suffixes(suffixes), "names"
     named = {kind: named for kind, entry in by_kind.items() if (named := _main_formats(entry)) is not None}
     base = next((named[k] for k in _largest_first(by_kind, _BASE_KINDS) if k in named), None)
     if base is None:
@@ -148,11 +149,36 @@ def true_precision(found: Audit, by_kind: dict[str, dict[str, Any]]) -> tuple[st
         )
         if base is None:
             return None, None
-    parts = [base]
+    parts: list[str] = [str(base)]
     for kind in ("attention", "mlp", "mixer", "shared_experts", "experts"):
         if kind in named and named[kind] != base:
             parts.append(f"{kind.replace('_', ' ')} {named[kind]}")
     return ", ".join(parts), truth_source
+
+
+def _by_size(found: Audit) -> str | None:
+    """What bytes a parameter show where no name or dtype does: 16 and 32 bit are told, a mixture only bounded."""
+    params, nbytes, _ = sizes(found)
+    if not params or not nbytes or found.source.index is None:
+        return None
+    each = nbytes / params
+    for width, said in ((2.0, "16-bit"), (4.0, "fp32")):
+        if abs(each / width - 1) < 0.01:
+            return said
+    return f"mixed or quantised, {each:.2f} bytes a parameter" if each < 1.9 else None
+
+
+def _by_suffixes(suffixes: dict[str, Any]) -> str | None:
+    """What counts of tensor-name endings alone show."""
+    if suffixes.get("biases") and suffixes.get("biases") == suffixes.get("scales"):
+        return f"mlx: {suffixes['scales']} weights quantised in groups with scales and biases, bits not shown"
+    for ending, said in (
+        ("absmax", "nf4 or fp4 (bitsandbytes)"), ("SCB", "int8 (bitsandbytes)"), ("weight_scale_inv", "fp8"),
+        ("weight_scale_2", "nvfp4"), ("qweight", "gptq or awq integers"), ("weight_packed", "compressed-tensors, packed"),
+    ):  # fmt: skip
+        if suffixes.get(ending):
+            return said
+    return None
 
 
 def _largest_first(by_kind: dict[str, dict[str, Any]], kinds: tuple[str, ...]) -> list[str]:
@@ -177,6 +203,13 @@ def is_label_true(found: Audit, by_kind: dict[str, dict[str, Any]]) -> bool | No
     claim = found.claim
     if claim.method is None and claim.plain is None:
         return None
+    verdict = _label_verdict(found, by_kind)
+    # A config alone can contradict its label; it cannot bear it out.
+    return verdict if found.reading.weights or verdict is False else None
+
+
+def _label_verdict(found: Audit, by_kind: dict[str, dict[str, Any]]) -> bool | None:
+    claim = found.claim
     counted: Counter[str] = Counter()
     for kind, entry in by_kind.items():
         if kind in ("norm", "vision", "draft", "embed", "lm_head", "router"):
@@ -237,54 +270,50 @@ def _kinds_of_config(found: Audit) -> dict[str, dict[str, Any]]:
     claim = found.claim
     if claim.method is None and claim.plain is None:
         return {}
-    kinds = [k for k in KINDS if k in counted]
-    if not kinds and claim.method is not None:
-        # No shape to go by: name the kinds that the config itself speaks of.
-        said = [
-            k
-            for k in ("attention", "mlp", "experts", "router", "embed", "lm_head", "vision")
-            if _speaks_of(claim, k)
-        ]
-        kinds = said or ["attention", "mlp", "lm_head", "embed"]
-    elif found.architecture and found.architecture.has_vision and "vision" not in kinds:
-        kinds.append("vision")
+    named = _named_kinds(claim)
+    kinds = [k for k in KINDS if k in counted or k in named or (not counted and k in ("attention", "mlp"))]
+    if counted:
+        kinds = [k for k in kinds if k in counted or k == "vision"]
+        if found.architecture is not None and found.architecture.has_vision and "vision" not in kinds:
+            kinds.append("vision")
+    elif claim.method == "mxfp4":
+        kinds = ["attention", "experts", "router", "embed", "lm_head"]
+    elif claim.by_pattern and claim.default is None:
+        kinds = [k for k in KINDS if k in named]
     # gpt-oss and its like were trained in bfloat16; a config that names no dtype leaves the rest at 16 bit.
     plain = claim.plain or "bf16"
     described: dict[str, dict[str, Any]] = {}
     for kind in kinds:
-        scheme = claim.scheme_for(kind)
+        schemes = named.get(kind) or [claim.scheme_for(kind)]
+        if kind in claim.by_kind:
+            schemes = [claim.by_kind[kind]]
         params = counted.get(kind)
-        bits = scheme.bits if scheme else format_bits(plain)
-        name = scheme.format if scheme else plain
+        formats = {scheme.format if scheme else plain: 0 for scheme in schemes}
+        bits = max(scheme.bits if scheme else format_bits(plain) for scheme in schemes)
+        if len(formats) == 1:
+            formats = dict.fromkeys(formats, params or 0)
         described[kind] = {
             "params": params,
             "bytes": round(params * bits / 8) if params is not None else None,
             "scale_bytes": None,
             "tensors": None,
-            "formats": {name: params or 0},
+            "formats": formats,
         }
     return described
 
 
-def _speaks_of(claim: Claim, kind: str) -> bool:
-    from flows.node.quantization import SAMPLES, matches
-
-    if claim.method == "mxfp4":
-        return kind in ("attention", "experts", "router", "embed", "lm_head")
-    patterns = [*claim.skips, *(pattern for pattern, _ in claim.by_pattern)]
-    if any(matches(pattern, name) for pattern in patterns for name in SAMPLES.get(kind, ())):
-        return True
-    if kind in claim.by_kind:
-        return True
-    if any("expert" in pattern for pattern, scheme in claim.by_pattern if scheme) and kind == "experts":
-        return True
-    if kind == "vision":
-        return any(word in pattern for pattern in patterns for word in ("vision", "visual", "image"))
-    return (
-        kind in ("attention", "mlp")
-        and claim.default is not None
-        and not any("expert" in p for p, _ in claim.by_pattern)
-    )
+def _named_kinds(claim: Claim) -> dict[str, list[Scheme | None]]:
+    """Kinds that the config's own module names speak of, with the schemes it gives them."""
+    named: dict[str, list[Scheme | None]] = {}
+    for pattern, scheme in [*claim.by_pattern, *((skip, None) for skip in claim.skips)]:
+        if (kind := kind_of(pattern.removeprefix("re:").replace("\\", "") + ".weight")) in ("norm", "other"):
+            continue
+        schemes = named.setdefault(kind, [])
+        if scheme is None and claim.scheme_for(kind) is not None:
+            continue  # some modules of a kind left alone: the kind as a whole is not
+        if not any((s.format if s else None) == (scheme.format if scheme else None) for s in schemes):
+            schemes.append(scheme)
+    return {kind: schemes or [claim.scheme_for(kind)] for kind, schemes in named.items()}
 
 
 def _with_companions(weight: Weight) -> int | None:
@@ -347,25 +376,27 @@ def _scales(found: Audit) -> list[dict[str, Any]]:
             }
             for (kind, name, layout, dtype, second, zero, static), count in counted.most_common()
         ]  # fmt: skip
-    claim = found.claim
-    layouts = []
+    return _claimed_scales(found)
+
+
+def _claimed_scales(found: Audit) -> list[dict[str, Any]]:
+    """The layouts that a config alone gives each kind."""
+    claim, named, layouts = found.claim, _named_kinds(found.claim), []
     for kind in _kinds_of_config(found):
-        if (scheme := claim.scheme_for(kind)) is not None:
-            dtype = (
-                "E8M0"
-                if scheme.format in ("mxfp4", "mxfp8", "mxfp6") or "E8M0" in " ".join(claim.notes)
-                else None
-            )
-            dtype = "E4M3" if scheme.format == "nvfp4" else dtype
+        schemes = (
+            [claim.by_kind[kind]] if kind in claim.by_kind else named.get(kind) or [claim.scheme_for(kind)]
+        )
+        for scheme in schemes:
+            if scheme is None:
+                continue
+            exponents = scheme.format in ("mxfp4", "mxfp8", "mxfp6") or "E8M0" in " ".join(claim.notes)
+            dtype = "E4M3" if scheme.format == "nvfp4" else "E8M0" if exponents else None
             layouts.append(
                 {
-                    "kind": kind,
-                    "format": scheme.format,
-                    "layout": scheme.layout,
-                    "scale_dtype": dtype,
-                    "weights": None,
+                    "kind": kind, "format": scheme.format, "layout": scheme.layout, "scale_dtype": dtype,
+                    "has_second_scale": None, "has_zero_points": None, "has_input_scale": None, "weights": None,
                 }
-            )
+            )  # fmt: skip
     return layouts
 
 

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from flows.node.machine import fingerprint, read_machine
+from flows.node.gpus import gpu_warnings, read_gpus
+from flows.node.machine import fingerprint, iommu_mode, read_machine
+from flows.node.report import describe_topology
 from flows.node.speed import measure_speed
 
+_NO_GPUS: dict[str, Any] = {
+    "gpus": 0,
+    "islands": [],
+    "island_link": None,
+    "between": None,
+    "numa": None,
+    "warnings": [],
+    "gpu_names": [],
+    "driver": None,
+    "cuda": None,
+    "gpu_details": [],
+    "p2p": None,
+}
 
-def read_node() -> dict[str, Any]:
-    """This machine's facts; keys are listed in docs/node.md. JSON-ready, null where the machine does not say."""
-    facts: dict[str, Any] = {
-        "gpus": 0,
-        "gpu_names": [],
-        "islands": [],
-        "island_link": None,
-        "between": None,
-        "numa": None,
-        "warnings": [],
-    }
-    facts |= read_machine()
-    facts |= measure_speed()
+
+def read_node(nvml: Any = None, root: Path = Path("/")) -> dict[str, Any]:
+    """This machine's facts; keys are listed in docs/node.md. JSON-ready, null where the machine does not say.
+
+    nvml: another module in NVML's place; root: where procfs and sysfs lie (both for tests).
+    """
+    machine = read_machine(root)
+    facts = {**_NO_GPUS, **_read_gpu_facts(nvml, root, machine["iommu"]), **machine, **measure_speed()}
     return {"node_id": fingerprint(facts), **facts}
+
+
+def read_topology(nvml: Any = None, root: Path = Path("/")) -> dict[str, Any] | None:
+    """How this machine's GPUs are linked, without the rest; null without NVIDIA GPUs."""
+    return _read_gpu_facts(nvml, root, iommu_mode(root)) or None
+
+
+def _read_gpu_facts(nvml: Any, root: Path, iommu: str | None) -> dict[str, Any]:
+    found = read_gpus(nvml, root)
+    if found is None:
+        return {}
+    described = describe_topology(found["topology"], iommu)
+    names = [detail["name"] for detail in found["details"]]
+    described["warnings"] += gpu_warnings(found["details"], found["p2p"])
+    return {
+        **described,
+        "gpu_names": names,
+        "driver": found["driver"],
+        "cuda": found["cuda"],
+        "gpu_details": found["details"],
+        "p2p": found["p2p"],
+    }
