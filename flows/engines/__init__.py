@@ -32,18 +32,6 @@ def sweep(run_folder: Path) -> list[int]:
 
 
 def model_path(recipe: Recipe) -> Path | None:
-    """Where a recipe's weights lie on this machine, for facts read from their headers; None when nowhere here."""
-    from contracts.errors import BadInput
-    from flows.engines.models import find_gguf
-
-    try:
-        path = find_gguf(recipe.model)
-    except BadInput:
-        return None
-    return path if path.exists() else None
-
-
-def model_path(recipe: Recipe) -> Path | None:
     """Where a recipe's model lies on this machine: a GGUF file or a folder; None for hub ids and external engines."""
     from contracts.errors import BadInput
     from flows.engines.models import find_gguf

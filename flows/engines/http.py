@@ -59,3 +59,14 @@ def ask_one_token(client: httpx.Client, base_url: str, model: str, timeout_s: fl
         if answer.status_code not in (400, 404, 422):
             break
     return False, why
+
+
+def model_length(client: httpx.Client, base_url: str) -> int | None:
+    """The context ceiling that /v1/models states (vLLM and SGLang do), else None."""
+    listing = get_json(client, f"{base_url}/v1/models")
+    models = listing.get("data") if isinstance(listing, dict) else None
+    for model in models if isinstance(models, list) else []:
+        length = model.get("max_model_len") if isinstance(model, dict) else None
+        if isinstance(length, int):
+            return length
+    return None

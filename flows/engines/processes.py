@@ -16,6 +16,7 @@ from typing import Any
 
 from flows.engines import leash
 from flows.engines.base import ProcessSpec
+from flows.engines.devices import oom_kills
 
 GRACE_S = 20.0  # vLLM and SGLang free their GPU memory and end their workers within about ten seconds
 RUN_MARK = "WEIGHBRIDGE_RUN_FOLDER"  # in the environment of every engine process, so that strays can be told
@@ -32,6 +33,8 @@ class Process:
     leash: subprocess.Popen[bytes]
     started_monotonic: float
     run_folder: Path
+    oom_kills_before: int | None = None
+    first_output_s: float | None = None
     _last_status: dict[str, Any] = field(default_factory=dict)
 
     def status(self) -> dict[str, Any]:
@@ -54,6 +57,11 @@ class Process:
     @property
     def is_alive(self) -> bool:
         return self.leash.poll() is None and self.exit_code is None
+
+    def note_output(self) -> None:
+        """Remember when the process first wrote something: its interpreter and imports are up by then."""
+        if self.first_output_s is None and self.log.exists() and self.log.stat().st_size > 0:
+            self.first_output_s = round(time.monotonic() - self.started_monotonic, 3)
 
     def end(self, grace_s: float = GRACE_S) -> str | None:
         """Let go of the leash and wait until everything below it is gone. Returns a note when it was not clean."""
@@ -103,7 +111,7 @@ def launch(spec: ProcessSpec, number: int, run_folder: Path, grace_s: float = GR
             env=environment,
             start_new_session=True,
         )
-    return Process(spec, name, log, status_path, process, started, run_folder)
+    return Process(spec, name, log, status_path, process, started, run_folder, oom_kills())
 
 
 def free_port() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import httpx
 
 from contracts.errors import BadInput
 from contracts.records import FailureClass
-from flows.engines import http
+from flows.engines import devices, http, layout
 from flows.engines.base import BringUpFailed, Engine, EngineFacts, LogReading, ProcessSpec
 from flows.engines.processes import Process, launch
 from flows.engines.registry import get_engine
@@ -23,6 +24,7 @@ from flows.recipe import Recipe
 
 POLL_S = 0.1
 LOG_WINDOW_BYTES = 1 << 20  # what readiness is looked for in: the engine says it near the end
+REFUSALS = 5
 FIRST_TOKEN_TIMEOUT_S = 300.0  # a first request may compile kernels
 SECRET_FLAG = re.compile(r"^--?[a-z-]*(api[-_]?key|password|secret|hf[-_]?token)([=].*)?$", re.IGNORECASE)
 
@@ -58,11 +60,14 @@ class _Bringing:
     ) -> None:
         self.engine, self.recipe, self.run, self.tell, self.command = engine, recipe, run, tell, command
         self.processes: list[Process] = []
+        self.gpu_check = devices.memory_check(recipe.gpu_ids) if recipe.gpus or recipe.gpu_ids else None
+        served_model = getattr(engine, "served_model", layout.served_name)
+        self.model: str = served_model(recipe)
+        self.headers: dict[str, str] = engine.headers(recipe) if hasattr(engine, "headers") else {}
 
     def start(self, specs: list[ProcessSpec], started_at: str) -> Served:
         begun = time.monotonic()
         deadline = begun + self.recipe.ready_timeout_s
-        model = self.recipe.served_name or Path(self.recipe.model).name.removesuffix(".gguf")
         # A router answers only when what it routes to is up, so it starts last.
         for number, spec in enumerate(sorted(specs, key=lambda one: one.role == "router")):
             if spec.role == "router":
@@ -72,19 +77,21 @@ class _Bringing:
         self._wait_for_all(deadline)
         fronts = [p for p in self.processes if p.spec.role == "router"] or self.processes
         endpoints = [_base_url(p.spec) for p in fronts]
-        with httpx.Client(trust_env=False) as client:
-            for process in fronts:
-                self._first_token(client, process, model, deadline)
+        if not self.processes:
+            endpoints = [self.engine.endpoint(self.recipe)]  # type: ignore[attr-defined]
+        with httpx.Client(trust_env=False, headers=self.headers) as client:
+            for index, endpoint in enumerate(endpoints):
+                self._first_token(client, endpoint, fronts[index] if fronts else None, deadline)
             ready_s = time.monotonic() - begun
             ready_at = utc_now()
-            facts = self._read_facts(client)
+            facts = self._read_facts(client, endpoints)
         facts.phases_s["ready"] = round(ready_s, 3)
-        measured = [p for p in self.processes if p.spec.role != "router"]
+        measured = [_base_url(p.spec) for p in self.processes if p.spec.role != "router"] or endpoints
         self.tell("ready", {"ready_s": ready_s, "endpoints": endpoints})
         return Served(
             engine=self.engine,
             endpoints=endpoints,
-            model=model,
+            model=self.model,
             facts=facts,
             command=self.command,
             log_names=[f"files/{p.name}.log" for p in self.processes],
@@ -93,7 +100,9 @@ class _Bringing:
             ready_s=ready_s,
             processes=self.processes,
             run_path=self.run.path,
-            metrics_urls=[f"{_base_url(p.spec)}/metrics" for p in measured],
+            metrics_urls=[f"{base}/metrics" for base in measured],
+            headers=self.headers,
+            gpu_check=self.gpu_check,
         )
 
     def end_all(self) -> None:
@@ -106,6 +115,7 @@ class _Bringing:
             for process in self.processes:
                 if not process.is_alive:
                     raise self._failure(process)
+                process.note_output()
             process = waiting[0]
             if self.engine.is_ready(_base_url(process.spec), _log_text(process.log)):
                 self.tell("engine_ready", {"name": process.name})
@@ -115,29 +125,56 @@ class _Bringing:
                 raise self._failure(process, timed_out=True)
             time.sleep(POLL_S)
 
-    def _first_token(self, client: httpx.Client, process: Process, model: str, deadline: float) -> None:
+    def _first_token(
+        self, client: httpx.Client, endpoint: str, process: Process | None, deadline: float
+    ) -> None:
+        """Ask for one token until it comes. A refusal (4xx) that repeats will not go away by waiting."""
         why = "not tried"
         refusals = 0
         while time.monotonic() < deadline:
-            if not process.is_alive:
-                raise self._failure(process)
+            for one in self.processes:
+                if not one.is_alive:
+                    raise self._failure(one)
             left = max(1.0, min(FIRST_TOKEN_TIMEOUT_S, deadline - time.monotonic()))
-            is_served, why = http.ask_one_token(client, _base_url(process.spec), model, left)
+            is_served, why = http.ask_one_token(client, endpoint, self.model, left)
             if is_served:
                 return
             refusals += why[:1] == "4"
-            if refusals >= 5:
+            if refusals >= REFUSALS:
                 break
             time.sleep(0.5)
+        if process is None:
+            raise self._unreachable(endpoint, why)
         raise self._failure(process, timed_out=True, note=f"no first token: {why}")
 
-    def _read_facts(self, client: httpx.Client) -> EngineFacts:
+    def _read_facts(self, client: httpx.Client, endpoints: list[str]) -> EngineFacts:
+        """The first server's log and answers; what its siblings say otherwise is noted under `extra`."""
         measured = [p for p in self.processes if p.spec.role != "router"]
-        facts = self.engine.read_log(_lines(measured[0].log)).facts
         read_facts = getattr(self.engine, "read_facts", None)
-        if read_facts is not None:
-            merge_facts(facts, read_facts(_base_url(measured[0].spec), client))
-        return facts
+        all_facts = []
+        for process in measured:
+            facts = self.engine.read_log(_lines(process.log)).facts
+            facts.phases_s["process"] = process.first_output_s
+            if read_facts is not None:
+                merge_facts(facts, read_facts(_base_url(process.spec), client))
+            all_facts.append(facts)
+        if not measured:
+            return read_facts(endpoints[0], client) if read_facts is not None else EngineFacts()
+        first = all_facts[0]
+        if len(all_facts) > 1:
+            first.extra["kv_tokens_by_server"] = [facts.kv_tokens for facts in all_facts]
+            loads = [facts.load_s for facts in all_facts if facts.load_s is not None]
+            first.load_s = max(loads, default=None)
+        return first
+
+    def _unreachable(self, endpoint: str, why: str) -> BringUpFailed:
+        part = self.run.part("files/server-0.log")
+        part.write_text(f"no first token from {endpoint}: {why}\n")
+        evidence = [{"file": "files/server-0.log", "line": 1, "text": f"no first token: {why}"}]
+        refused = why[:3] in ("401", "403", "404", "400", "422")
+        failure_class: FailureClass = "bad_argument" if refused else "timeout"
+        reading = LogReading(None, "failed", failure_class, evidence=evidence)
+        return BringUpFailed(failure_class, f"no first token: {why}", reading, [], [part], [why])
 
     def _failure(self, process: Process, timed_out: bool = False, note: str | None = None) -> BringUpFailed:
         reading, failure_class, summary = explain_end(self.engine, process, timed_out)
@@ -158,7 +195,8 @@ def explain_end(
         line["file"] = f"files/{process.name}.log"
     code = process.exit_code
     ending = "not ready in time" if timed_out and code is None else describe_exit(code)
-    if reading.failure_class is not None:
+    is_weak = reading.failure_class in ("died_silently", "unknown")
+    if reading.failure_class is not None and not (is_weak and _was_oom_killed(process)):
         deciding = reading.evidence[0]["text"].strip() if reading.evidence else "see the log"
         return reading, reading.failure_class, f"{deciding[:300]} ({ending})"
     reading.state = "failed"
@@ -167,9 +205,19 @@ def explain_end(
         reading.failure_class = hang
     elif code == 127:
         reading.failure_class = "dependency_missing"
+    elif code in (-signal.SIGILL, 128 + signal.SIGILL):
+        # Built for instructions that this CPU does not have.
+        reading.failure_class = "unsupported_arch"
+    elif code in (-signal.SIGKILL, 128 + signal.SIGKILL) and _was_oom_killed(process):
+        reading.failure_class = "host_oom"
     else:
         reading.failure_class = "died_silently"
     return reading, reading.failure_class, f"the engine ended without naming a cause: {ending}"
+
+
+def _was_oom_killed(process: Process) -> bool:
+    now = devices.oom_kills()
+    return now is not None and process.oom_kills_before is not None and now > process.oom_kills_before
 
 
 def merge_facts(into: EngineFacts, other: EngineFacts) -> None:
