@@ -147,6 +147,8 @@ class RunFolder:
             name = path.relative_to(self.path).as_posix()
             if not path.is_file() or name == SEAL_FILE or name.endswith(".torn") or name in seals:
                 continue
+            if name.startswith(".load/"):
+                continue  # a load window's own files; flows.load.recover_window turns them into records
             if not name.endswith(".part"):
                 os.rename(path, path.with_name(path.name + ".part"))
                 name += ".part"

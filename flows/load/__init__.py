@@ -1,1 +1,28 @@
-"""Sends planned requests, stamps instants, writes records; a process of its own. Knows no model, grade or rule."""
+"""The load core: sends a window's planned requests from a process of its own and lands what it saw.
+
+    run_window(spec, requests, run, on_progress=None, should_abort=None) -> Window
+    recover_window(run, cell_id) -> bool         after a kill: lands what was completed, idempotently
+    left_over_windows(run) -> list[Path]         load folders (named by cell_id) that need it
+    check_endpoint(url, model, api_key_env, kind)   raises EndpointUnusable
+    read_stream(chunks, kind) -> Reading         a captured answer, read
+
+docs/load.md says how it measures.
+"""
+
+from flows.load.errors import EndpointUnusable, LoadProcessDied
+from flows.load.finish import left_over_windows, recover_window
+from flows.load.preflight import check_endpoint
+from flows.load.streams import Reading, read_stream
+from flows.load.window import Progress, run_window
+
+__all__ = [
+    "EndpointUnusable",
+    "LoadProcessDied",
+    "Progress",
+    "Reading",
+    "check_endpoint",
+    "left_over_windows",
+    "read_stream",
+    "recover_window",
+    "run_window",
+]

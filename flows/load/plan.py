@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+Kind = Literal["chat", "completions", "responses"]
+
 
 class Deadlines(msgspec.Struct, kw_only=True, frozen=True):
     """Seconds; null means no such deadline. window_s bounds the whole window, drain included."""
