@@ -167,7 +167,7 @@ class Document:
             self._mark(node, ())
             self.data = yaml.safe_load(text)
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
+            mark = error.context_mark or error.problem_mark
             line = mark.line + 1 if mark else 1
             raise BadInput(f"not YAML: {error.problem or error.context}", evidence=f"{path}:{line}") from None
         except (yaml.YAMLError, ValueError) as error:

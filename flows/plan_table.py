@@ -89,7 +89,8 @@ def plan_campaign(campaign: Campaign) -> PlanTable:
 def print_plan(campaign: Campaign, as_json: bool = False) -> None:
     """Print the plan to the terminal, or as one JSON object."""
     table = plan_campaign(campaign)
-    console = Console()
+    # A pipe has no width; the table is wider than the 80 columns that would be taken for it.
+    console = Console() if Console().is_terminal else Console(width=150)
     if as_json:
         names = (
             "cells",
@@ -121,9 +122,9 @@ def print_plan(campaign: Campaign, as_json: bool = False) -> None:
 def _rich_table(table: PlanTable) -> Table:
     shown = Table(title=f"{table.campaign}: what would run", title_justify="left")
     for name in ("recipe", "entry"):
-        shown.add_column(name)
+        shown.add_column(name, no_wrap=True)
     for name in ("cells", "requests", "warm-up", "prompt tokens", "output tokens", "hours", "USD"):
-        shown.add_column(name, justify="right")
+        shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("note")
     last = None
     for row in table.rows:

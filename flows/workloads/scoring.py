@@ -56,7 +56,7 @@ def lenient_answer(text: str | None, reasoning: str | None = None) -> str | None
     if strict is not None:
         return strict
     visible, _ = split_reasoning(text, reasoning)
-    visible = _CALCULATOR.sub("", visible)
+    visible = _CALCULATOR.sub("", visible).replace("{,}", ",").replace("\\,", ",").replace("\\!", "")
     boxed = _BOXED.findall(visible)
     if boxed and (value := plain_number(re.sub(r"[^\d.,\-]", "", boxed[-1]))) is not None:
         return value
@@ -135,7 +135,10 @@ def wilson(right: int, count: int) -> tuple[float, float]:
     centre = share + _Z**2 / (2 * count)
     spread = _Z * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
     scale = 1 + _Z**2 / count
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    # The ends are exact at 0 and 1, where rounding would miss them by the last bit.
+    low = 0.0 if right == 0 else (centre - spread) / scale
+    high = 1.0 if right == count else (centre + spread) / scale
+    return low, high
 
 
 def compare(a: Share, b: Share, *, filter_a: str = "", filter_b: str = "") -> str:
