@@ -68,6 +68,13 @@ final as (
             -- without its settings an isolated change is not proven: null
         end as verdict,
         case
+            when not ratios.is_same_quantity then 'not one quantity'
+            when not ratios.is_same_workload then 'not one workload'
+            when len(ratios.confounders) > 0
+                then array_to_string(ratios.confounders, '; ')
+            else 'the source does not give the settings of both sides'
+        end as verdict_reason,
+        case
             when own.badness >= base.badness then ratios.standing
             else ratios.compared_standing
         end as comparison_standing,

@@ -1,0 +1,59 @@
+-- grain: one row per source, campaign, model and claimed precision
+with
+
+runs as (
+    select
+        *,
+        model_facts ->> 'precision_label' as precision_label,
+        model_facts ->> 'precision_true' as precision_true,
+        model_facts ->> 'precision_source' as precision_source,
+        (model_facts ->> 'is_precision_label_true')::boolean as is_label_true,
+        (model_facts ->> 'params_total')::bigint as params,
+        (model_facts ->> 'weight_bytes')::bigint as weight_bytes,
+        (model_facts ->> 'bytes_per_param')::double as bytes_per_param,
+        model_facts ->> 'compute_precision' as compute_precision,
+        (model_facts -> 'storage_dtypes')::varchar as storage_dtypes,
+        model_facts ->> 'revision' as revision,
+    from {{ ref('stg_runs') }}
+),
+
+final as (
+    select
+        md5(
+            concat_ws(
+                '|', source, campaign, model, coalesce(claimed_precision, ''),
+                coalesce(precision_true, ''), coalesce(revision, '')
+            )
+        ) as audit_id,
+        source,
+        campaign,
+        model,
+        claimed_precision,
+        precision_label,
+        precision_true,
+        precision_source,
+        compute_precision,
+        storage_dtypes,
+        params,
+        weight_bytes,
+        bytes_per_param,
+        revision,
+        case
+            when precision_true is null then 'unknown'
+            when not is_label_true then 'mislabelled'
+            when
+                claimed_precision is not null
+                and lower(claimed_precision) != lower(precision_true)
+                then 'claimed otherwise'
+            when is_label_true is null then 'unknown'
+            else 'as labelled'
+        end as verdict,
+        count(*) as runs,
+        list(run_id order by run_id) as run_ids,
+        min(file) as raw_file,
+        min(line) as raw_line,
+    from runs
+    group by all
+)
+
+select * from final
