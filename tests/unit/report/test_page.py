@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import BadInput
+from flows.report import write_report
+from flows.report.marts import open_marts
+from flows.report.page import gather, make_sections
+
+from .demo import ROWS, make_warehouse
+
+VOID = {"meta", "link", "input", "br", "hr", "img"}
+
+TURNS = [
+    {"request_id": f"t{users}-{turn}", "campaign": "demo", "model": "toy-1m", "recipe": "steady", "variant": "",
+     "users": users, "turn": turn, "standing": "publishable", "is_recalled": turn != 3, "ttft_ms": 100.0 * turn * users,
+     "decode_tokens_per_s": 60.0 / users, "prompt_tokens": 200 * turn}
+    for users in (1, 2) for turn in (1, 2, 3, 4)
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Checks that elements close in order, and collects text and attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.addresses += [
+            value or "" for name, value in attrs if name in ("src", "href", "action", "poster", "data")
+        ]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def read(path: Path) -> Reader:
+    reader = Reader()
+    reader.feed(path.read_text())
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def page(demo_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(demo_database, tmp_path_factory.mktemp("out") / "deep" / "report.html")
+
+
+def test_the_page_is_well_formed_and_fetches_nothing(page: Path) -> None:
+    reader = read(page)
+    assert all(address.startswith(("#", "data:,")) for address in reader.addresses)
+    # Names of XML are no addresses.
+    named = set(re.findall(r"https?://[^\s\"'<>\\)]+", page.read_text()))
+    assert {name for name in named if not name.startswith("http://www.w3.org/")} == set()
+    assert "@import" not in page.read_text().split("</style>")[0]
+
+
+def test_every_row_stands_on_the_page_with_its_standing(page: Path) -> None:
+    html = page.read_text()
+    for row in ROWS:
+        assert row["row_id"] in html
+    assert html.count('data-standing="publishable"') == sum(
+        1 for row in ROWS if row["standing"] == "publishable"
+    )
+
+
+def test_only_publishable_rows_look_quotable(page: Path) -> None:
+    rows = re.findall(r'<tr class="row ([a-z-]+)"[^>]*?data-standing="(\w+)"', page.read_text(), re.S)
+    assert len(rows) == len(ROWS)
+    assert all((look == "quotable") == (standing == "publishable") for look, standing in rows)
+
+
+def test_a_failure_is_shown_with_its_class_and_escaped_evidence(page: Path) -> None:
+    html = page.read_text()
+    assert "host_oom" in html
+    assert "server.log:41" in html
+    assert "failed to allocate buffer &lt;kv&gt;" in html
+    assert "rescued by <b>modest</b>" in html
+
+
+def test_what_was_not_run_is_said(page: Path) -> None:
+    text = " ".join(read(page).text)
+    assert "Not run" in text
+    assert "Soak" in text
+
+
+def test_lines_join_publishable_rows_only(demo_database: Path) -> None:
+    with open_marts(demo_database) as marts:
+        charts = gather(marts)["charts"]
+    throughput = next(chart for chart in charts if chart.name.endswith("throughput"))
+    lines = [layer for layer in throughput.spec["layer"] if layer["mark"]["type"] == "line"]
+    assert len(lines) == 1
+    assert {point["series"] for point in lines[0]["data"]["values"]} == {"steady"}
+
+
+def test_a_held_row_does_not_stretch_the_axis(demo_database: Path) -> None:
+    with open_marts(demo_database) as marts:
+        charts = gather(marts)["charts"]
+    throughput = next(chart for chart in charts if chart.name.endswith("throughput"))
+    domain = throughput.spec["layer"][-1]["encoding"]["y"]["scale"]["domain"]
+    # The held row claims 990 tokens/s, the fastest publishable one 120.
+    assert domain[1] < 200
+
+
+def test_an_empty_warehouse_gives_a_readable_page(empty_database: Path, tmp_path: Path) -> None:
+    reader = read(write_report(empty_database, tmp_path / "empty.html"))
+    text = " ".join(reader.text)
+    assert "Nothing has been measured yet" in text
+    assert "weighbridge run campaigns/quickstart.yaml" in text
+
+
+def test_a_warehouse_without_marts_gives_a_page(tmp_path: Path) -> None:
+    import duckdb
+
+    duckdb.connect(str(tmp_path / "bare.duckdb")).close()
+    assert (
+        "Nothing has been measured yet"
+        in write_report(tmp_path / "bare.duckdb", tmp_path / "r.html").read_text()
+    )
+
+
+def test_turns_are_drawn_for_one_and_two_users(tmp_path: Path) -> None:
+    database = make_warehouse(tmp_path / "turns.duckdb", {"ramp_turns": TURNS})
+    with open_marts(database) as marts:
+        charts = {chart.name: chart for chart in gather(marts)["charts"]}
+    rows = charts["turn-demo-toy-1m"].rows
+    assert {row["series"] for row in rows} == {"steady · 1 user", "steady · 2 users"}
+    assert [row["found"] for row in rows if row["users"] == 1] == [1, 1, 0, 1]
+
+
+def test_published_figures_stand_apart(tmp_path: Path) -> None:
+    claims = [{"claim_id": "soak_k3_rate", "source": "published", "subject": "K3", "metric": "output_throughput",
+               "figure": 4237.158, "unit": "tokens/s", "standing": "measured"}]  # fmt: skip
+    database = make_warehouse(tmp_path / "claims.duckdb", {"claims": claims})
+    html = write_report(database, tmp_path / "r.html").read_text()
+    section = html[html.index('<section id="published" class="elsewhere">') :]
+    assert "4,237" in section
+    assert "4,237" not in html[: html.index('<section id="published"')]
+
+
+def test_a_published_row_of_a_shared_mart_is_not_among_the_measured(tmp_path: Path) -> None:
+    pairs = [{"source": source, "subject": source + "-subject", "standing": "publishable", "decode_slowdown": 2.0}
+             for source in ("measured", "published")]  # fmt: skip
+    with open_marts(make_warehouse(tmp_path / "i.duckdb", {"interference": pairs})) as marts:
+        section = next(each for each in make_sections(marts)[0] if each.name == "interference")
+    (table,) = section.blocks
+    assert ["measured-subject" in row.cells for row in table.rows] == [True]
+
+
+def test_markup_in_the_data_stays_text(tmp_path: Path) -> None:
+    claims = [
+        {"claim_id": "x", "source": "published", "subject": "</script><b>bold", "metric": "m", "figure": 1.0}
+    ]
+    html = write_report(
+        make_warehouse(tmp_path / "x.duckdb", {"claims": claims}), tmp_path / "r.html"
+    ).read_text()
+    assert "<b>bold" not in html
+    assert "&lt;b&gt;bold" in html
+
+
+def test_specs_are_json_that_no_script_end_breaks(page: Path) -> None:
+    held = re.search(r'<script type="application/json" id="specs">(.*?)</script>', page.read_text(), re.S)
+    assert held is not None
+    specs = json.loads(held.group(1))
+    assert all("layer" in spec or "mark" in spec for spec in specs.values())
+    assert all("$schema" not in spec for spec in specs.values())
+
+
+def test_every_chart_compiles(tmp_path: Path) -> None:
+    import vl_convert
+
+    with open_marts(make_warehouse(tmp_path / "c.duckdb", {"ramp_turns": TURNS})) as marts:
+        charts = gather(marts)["charts"]
+    assert len(charts) >= 4
+    for chart in charts:
+        assert "<svg" in vl_convert.vegalite_to_svg({**chart.spec, "width": 400})
+
+
+def test_a_folder_as_the_page_is_refused(demo_database: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is a folder"):
+        write_report(demo_database, tmp_path)
