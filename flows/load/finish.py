@@ -6,12 +6,12 @@ import contextlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from contracts.records import Window
+from contracts.records import Request, Window
 from flows.landing import RunFolder, encode_line
 from flows.load.certificate import Share, read_share, window_record
 from flows.load.clock import Epoch
@@ -32,9 +32,11 @@ class _Head(msgspec.Struct):
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
+# (request_id, answer, reasoning): where private answers go instead of to the records.
+OnText = Callable[[str, str | None, str | None], None]
 
 
-def land_window(folder: Path, run: RunFolder) -> Window | None:
+def land_window(folder: Path, run: RunFolder, on_text: OnText | None = None) -> Window | None:
     """Land the records of a window whose spool files have been read, and its certificate where there is one.
 
     Returns the window, or None where a process left no certificate. Removes the load folder. Can be done again after
@@ -49,7 +51,7 @@ def land_window(folder: Path, run: RunFolder) -> Window | None:
     if run.has_landed(name):
         counts = _count(run.path / name)
     else:
-        counts = _gather(folder, plan, epoch, shares if whole else [])
+        counts = _gather(folder, plan, epoch, shares if whole else [], on_text)
         os.replace(folder / "requests.jsonl", run.part(name))
         run.land(name)
     window = None
@@ -65,6 +67,15 @@ def land_window(folder: Path, run: RunFolder) -> Window | None:
     return window
 
 
+def strip_text(record: bytes, on_text: OnText | None) -> bytes:
+    """A record's line without its answer; the answer goes to `on_text`, or nowhere."""
+    whole = msgspec.json.decode(record, type=Request)
+    if on_text is not None:
+        on_text(whole.request_id, whole.output_text, whole.reasoning_text)
+    whole.output_text = whole.reasoning_text = whole.tool_calls = None
+    return encode_record(whole) + b"\n"
+
+
 def _count(path: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     with path.open("rb") as stream:
@@ -75,7 +86,9 @@ def _count(path: Path) -> Counter[str]:
     return counts
 
 
-def _gather(folder: Path, plan: PlanFile, epoch: Epoch, shares: list[Share]) -> Counter[str]:
+def _gather(
+    folder: Path, plan: PlanFile, epoch: Epoch, shares: list[Share], on_text: OnText | None
+) -> Counter[str]:
     """Write requests.jsonl: the records of every process, then those of requests that never ended."""
     counts: Counter[str] = Counter()
     answered: set[str] = set()
@@ -87,7 +100,7 @@ def _gather(folder: Path, plan: PlanFile, epoch: Epoch, shares: list[Share]) -> 
                     answered.add(head.request_id)
                     if head.phase == "timed":
                         counts[head.outcome] += 1
-                    out.write(record)
+                    out.write(strip_text(record, on_text) if plan.spec.is_text_private else record)
         sent = read_sent(folder)
         for line, process in _planned(plan, shares):
             if line.request_id in answered:

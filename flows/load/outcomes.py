@@ -74,7 +74,7 @@ def request_record(spec: WindowSpec, line: PlanLine, frame: Frame, process: int,
     record.sent_at = None if header.sent_ns is None else epoch.wall(header.sent_ns)
     record.first_byte_ns = frame.instants[0] if frame.instants else None
     if frame.payload:
-        _fill(record, read_frame(frame, line), header, spec.keep_text, frame.payload)
+        _fill(record, read_frame(frame, line), header, spec.keep_text or spec.is_text_private, frame.payload)
     else:
         record.outcome, record.error_class, record.error_detail = (
             header.outcome,

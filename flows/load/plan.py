@@ -71,6 +71,8 @@ class WindowSpec(msgspec.Struct, kw_only=True):
 
     api_key_env: the name of the variable that holds the key; the key itself never enters a plan or a record.
     keep_text: answers are kept in the records (generated prompts only).
+    is_text_private: with keep_text false, answers are handed to `run_window`'s `on_text` in the caller's process before
+    the records land without them; nothing of them stays on disk.
     """
 
     campaign: str
@@ -84,4 +86,5 @@ class WindowSpec(msgspec.Struct, kw_only=True):
     processes: int = 1
     api_key_env: str | None = None
     keep_text: bool = False
+    is_text_private: bool = False
     warmup_concurrency: int | None = None

@@ -21,7 +21,7 @@ from contracts.records import Window
 from flows.landing import RunFolder
 from flows.load.clock import Epoch, now_ns
 from flows.load.errors import LoadProcessDied
-from flows.load.finish import land_window, recover_window
+from flows.load.finish import OnText, land_window, recover_window
 from flows.load.plan import PlannedRequest, WindowSpec
 from flows.load.planfile import PlanFile, load_folder, write_plan
 from flows.load.preflight import check_endpoint
@@ -56,12 +56,13 @@ def run_window(
     run: RunFolder,
     on_progress: OnProgress | None = None,
     should_abort: Callable[[], bool] | None = None,
+    on_text: OnText | None = None,
 ) -> Window:
     """Send a window's requests from processes of their own; land `requests/` and `windows/` `<cell_id>.jsonl`.
 
     requests: taken one at a time while the plan is written, before the window opens. on_progress: a few times a
     second, from this thread. should_abort: polled; when true, what is in flight becomes `cancelled` and the rest
-    `unsent`. Timed requests always add up: planned = ok + failed + cancelled + unsent.
+    `unsent`. on_text: gets the answers of a spec whose text is private. Timed requests always add up: planned = ok + failed + cancelled + unsent.
 
     Raises EndpointUnusable before the window opens (nothing lands), BadInput for a plan that cannot be run, and
     LoadProcessDied after landing what a dead load process had completed. When it is itself interrupted, its
@@ -108,7 +109,7 @@ def run_window(
                 next_step="what it had completed has landed; run the cell again",
             ) from None
         crew.join()
-        window = land_window(folder, run)
+        window = land_window(folder, run, on_text)
         watch.report("written")
     assert window is not None and planned >= 0
     return window
