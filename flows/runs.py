@@ -39,7 +39,7 @@ from flows.landing import RunFolder, read_records, utc_now
 from flows.load.plan import WindowSpec
 from flows.node import checkpoint
 from flows.recipe import Recipe
-from flows.tokens import token_counter
+from flows.tokens import measure_overhead, token_counter
 from flows.watch import Watch
 from flows.workloads import probes
 from flows.workloads.base import CellOutcome, CellPlan, PlanContext
@@ -174,13 +174,17 @@ class RecipeRun:
                 )
             ],
         )
+        counter = token_counter(served, engines.model_path(self.recipe))
+        overhead = measure_overhead(served, counter)
         self.context = PlanContext(
             campaign=self.run.campaign,
             run_id=self.run.run_id,
             seed=self.execution.campaign.seed,
             model=served.model,
             server_nonce=secrets.token_hex(4),
-            tokens=token_counter(served, engines.model_path(self.recipe)),
+            tokens=counter,
+            chat_overhead_tokens=overhead.chat_tokens,
+            exchange_overhead_tokens=overhead.exchange_tokens,
             max_context_tokens=facts.max_model_len or self.recipe.context_tokens,
         )
         return True
@@ -248,7 +252,7 @@ class RecipeRun:
         self,
         plan: CellPlan,
         grade: Callable[[CellPlan, list[Request], PlanContext], list[Grade]] | None,
-        on_progress: Callable[..., None] | None = None,
+        on_progress: Callable[[load.Progress], None] | None = None,
     ) -> tuple[Cell, Window | None]:
         """Run one window and land everything that it showed. Never raises for what the server did."""
         assert self.served is not None and self.context is not None
@@ -259,10 +263,16 @@ class RecipeRun:
         state: WindowState = "complete"
         note, window = None, None
         prepared_s: list[float] = []
+        private: dict[str, tuple[str | None, str | None]] = {}
 
         def requests() -> Iterator[Any]:
             yield from plan.requests()
             prepared_s.append(time.monotonic() - started)
+
+        def follow(progress: load.Progress) -> None:
+            watch.follow(progress)
+            if on_progress is not None:
+                on_progress(progress)
 
         try:
             with watch, self._probing_beside(plan):
@@ -270,8 +280,9 @@ class RecipeRun:
                     self._spec(plan),
                     requests(),
                     run,
-                    on_progress=on_progress,
+                    on_progress=follow,
                     should_abort=self._is_engine_gone,
+                    on_text=lambda name, text, thought: private.__setitem__(name, (text, thought)),
                 )
         except WeighbridgeError as error:
             state, note = "client_failed", str(error)
@@ -292,6 +303,11 @@ class RecipeRun:
         cell = self._land_cell(plan, state, note, opened_at, prepared_s[0] if prepared_s else None)
         if grade is not None and plan.expected and run.has_landed(f"requests/{plan.cell_id}.jsonl"):
             records = read_records(run.path / f"requests/{plan.cell_id}.jsonl", Request)
+            for record in records:
+                # A user's own problems are graded here, from memory; their answers are in no file.
+                record.output_text, record.reasoning_text = private.get(
+                    record.request_id, (record.output_text, record.reasoning_text)
+                )
             run.land_records(f"grades/{plan.cell_id}.jsonl", grade(plan, records, self.context))
         return cell, window
 
@@ -353,6 +369,7 @@ class RecipeRun:
             deadlines=plan.deadlines,
             api_key_env=self.recipe.api_key_env,
             keep_text=plan.keep_text,
+            is_text_private=not plan.keep_text and bool(plan.expected),
         )
 
     def _write_scratch(self, plan: CellPlan) -> None:

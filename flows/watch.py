@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from contracts.records import Counters, Telemetry
 from flows.landing import RunFolder, utc_now
+from flows.load import Progress
 from flows.node import telemetry
 
 if TYPE_CHECKING:
@@ -28,14 +29,31 @@ class Watch:
         self._thread = threading.Thread(target=self._sample, name=f"counters-{cell_id}", daemon=True)
         self._gpus = telemetry.Sampler(gpu_ids, period_s=GPU_PERIOD_S)
         self._samples: list[dict[str, Any]] = []
+        self._is_open = False
 
     def __enter__(self) -> Watch:
-        self._scrape("before")
-        self._gpus.__enter__()
-        self._thread.start()
         return self
 
+    def follow(self, progress: Progress) -> None:
+        """Told of the window's progress: reads the engine just before it opens, samples it, reads it at its end.
+
+        `before` is thus read when warm-up is over and nothing is in flight, so that a difference is the window's own.
+        """
+        if progress.phase == "opening":
+            self._scrape("before")
+            self._gpus.__enter__()
+            self._thread.start()
+            self._is_open = True
+        elif progress.phase == "closed":
+            self._close()
+
     def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
         self._stop.set()
         self._thread.join(timeout=30)
         self._gpus.__exit__(None, None, None)
@@ -63,7 +81,7 @@ class Watch:
 
     def _scrape(self, at: str) -> None:
         at_ns, scraped_at = time.monotonic_ns(), utc_now()
-        for index, counters in enumerate(self._served.counters()):
+        for counters in self._served.counters():
             known = {key: value for key, value in counters.items() if key in Counters.__struct_fields__}
             self._counters.append(
                 Counters(
@@ -73,7 +91,6 @@ class Watch:
                     at=at,  # type: ignore[arg-type]
                     at_ns=at_ns,
                     scraped_at=scraped_at,
-                    endpoint=index,
                     **known,
                 )
             )

@@ -126,6 +126,7 @@ class Connection(asyncio.Protocol):
     """One HTTP/1.1 connection, one request at a time."""
 
     __slots__ = (
+        "answers",
         "capture",
         "endpoint",
         "fed",
@@ -147,6 +148,7 @@ class Connection(asyncio.Protocol):
         self.stamp: Callable[[int], None] = _drop
         self.keep: Callable[[bytes], None] = _drop
         self.parser: Any = None
+        self.answers = 0
         self.fed = 0
         self.is_deferred = False
         self.is_closed = False
@@ -245,6 +247,7 @@ class Connection(asyncio.Protocol):
         if capture is None or self.parser.get_status_code() < 200:
             return
         can_reuse = self.parser.should_keep_alive()
+        self.answers += 1
         self._idle()
         if can_reuse:
             self.pool.give(self)
@@ -267,6 +270,9 @@ class Connection(asyncio.Protocol):
             if self.capture is not capture:
                 return
         self._idle()
+        if self.answers and not capture.instants and not capture.is_flushed:
+            self.pool.distrust(capture)
+            return
         if (
             error is None
             and capture.status is not None
@@ -351,6 +357,8 @@ class Pool:
         self.idle: deque[Connection] = deque()
         self.all: set[Connection] = set()
         self.outstanding = 0
+        self.is_reusing = True
+        self.resend: Callable[[Pool, Capture], None]
 
     async def resolve(self) -> None:
         """Look the host up once, so that no connect waits for it inside the window."""
@@ -397,7 +405,21 @@ class Pool:
         return None
 
     def give(self, connection: Connection) -> None:
-        self.idle.append(connection)
+        if self.is_reusing:
+            self.idle.append(connection)
+        else:
+            connection.close()
+
+    def distrust(self, capture: Capture) -> None:
+        """The server closed a used connection while the request was on its way (llama.cpp does, against its header).
+
+        The request was never taken up, so it goes out once more on a new connection; its planned instant stands, so
+        the detour counts in its TTFT. This endpoint's connections are not used twice from here on.
+        """
+        self.is_reusing = False
+        while self.idle:
+            self.idle.pop().close()
+        self.resend(self, capture)
 
     def forget(self, connection: Connection) -> None:
         self.all.discard(connection)
@@ -440,6 +462,8 @@ class StreamTransport(httpx.AsyncBaseTransport):
         self._loop = asyncio.get_running_loop()
         self._plain: httpx.AsyncHTTPTransport | None = None
         self._connecting: set[asyncio.Task[None]] = set()
+        for pool in pools:
+            pool.resend = self._send_on_new_connection
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Stage the request's capture at its gate and wait until it has ended.
@@ -491,9 +515,12 @@ class StreamTransport(httpx.AsyncBaseTransport):
         if connection is not None:
             connection.start(capture)
         else:
-            task = self._loop.create_task(self._connect_and_send(pool, capture))
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            self._send_on_new_connection(pool, capture)
+
+    def _send_on_new_connection(self, pool: Pool, capture: Capture) -> None:
+        task = self._loop.create_task(self._connect_and_send(pool, capture))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
 
     async def _connect_and_send(self, pool: Pool, capture: Capture) -> None:
         try:
