@@ -30,7 +30,7 @@ _LONGEST_S = 14 * 86400
 class Price(Strict):
     """What one GPU-hour costs (a CPU node: one CPU hour), from where, and as of when."""
 
-    usd_per_gpu_hour: float = Field(gt=0)
+    usd_per_gpu_hour: float = Field(ge=0)
     key: str
     source: str = Field(min_length=1)
     as_of: datetime.date

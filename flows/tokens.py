@@ -6,6 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
+
+from flows.workloads import overhead
 from flows.workloads.base import TokenCounter
 
 if TYPE_CHECKING:
@@ -39,6 +42,21 @@ def token_counter(served: Served, model_folder: Path | None) -> TokenCounter:
         return TokenCounter(count=count, source="engine_tokenize")
     ratio = _tokens_per_character(served)
     return TokenCounter(count=lambda text: max(1, round(len(text) * ratio)), source="measured")
+
+
+def measure_overhead(served: Served, counter: TokenCounter) -> overhead.Overhead:
+    """What this server's chat template adds, from the usage of two one-token requests; nulls where it has none."""
+
+    def ask(messages: overhead.Messages) -> int | None:
+        body = {"model": served.model, "messages": messages, "max_tokens": 1}
+        try:
+            answer = served.client.post(served.endpoints[0] + "/v1/chat/completions", json=body, timeout=300)
+            usage = answer.json().get("usage") if answer.status_code == 200 else None
+            return int(usage["prompt_tokens"])  # type: ignore[index]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return None
+
+    return overhead.measure_overhead(ask, counter.count)
 
 
 def _tokens_per_character(served: Served) -> float:

@@ -80,8 +80,8 @@ def planned(
     phase: Any = "timed",
     **fields: Any,
 ) -> PlannedRequest:
-    """A planned request with the hashes of its prompt text (the messages' contents, joined by a newline)."""
-    text = "\n".join(str(message["content"]) for message in body["messages"]).encode()
+    """A planned request with the hashes of its prompt text (the messages' contents, one after the other)."""
+    text = "".join(str(message["content"]) for message in body["messages"]).encode()
     return PlannedRequest(
         request_id=request_id(context, cell, index, phase),
         index=index,
