@@ -143,12 +143,12 @@ def true_precision(found: Audit, by_kind: dict[str, dict[str, Any]]) -> tuple[st
         return _by_suffixes(suffixes), "names"
     named = {kind: named for kind, entry in by_kind.items() if (named := _main_formats(entry)) is not None}
     base = next((named[k] for k in _largest_first(by_kind, _BASE_KINDS) if k in named), None)
-    if base is None:
-        base = next(
-            (named[k] for k in ("experts", "lm_head", "embed", "vision", "router") if k in named), None
-        )
-        if base is None:
-            return None, None
+    lesser = ("experts", "lm_head", "embed", "vision", "router")
+    base = base or next((named[k] for k in lesser if k in named), None)
+    if base in (None, "plain"):
+        by_size = _by_size(found)
+        if base is None or by_size is not None:
+            return by_size, "size" if by_size else None
     parts: list[str] = [str(base)]
     for kind in ("attention", "mlp", "mixer", "shared_experts", "experts"):
         if kind in named and named[kind] != base:

@@ -116,6 +116,9 @@ class _Row:
 
 
 def _parse_nvidia(lines: list[str], where: str) -> Topology:
+    lines = [
+        line.replace("|", "\t") if re.search(r"\|\s*GPU\d", line) else line for line in lines
+    ]  # Markdown
     header, rows, warnings = _read_matrix(lines, where)
     gpus = [label for label in header.columns if _GPU.fullmatch(label)]
     nics = [label for label in header.columns if label not in gpus]
@@ -385,14 +388,16 @@ def _affinity(row: _Row, header: _Header) -> dict[str, str | None]:
     if len(tokens) >= len(header.tail):
         for name, (_, token) in zip(header.tail, tokens, strict=False):
             found[name] = token
-    elif header.is_aligned and header.positions:
-        for at, token in tokens:
-            name = min(header.positions, key=lambda n: abs(header.positions[n] - at))
-            found[name] = token
     else:
-        # Blanks lost with the alignment: the last columns are the ones that nvidia-smi never leaves out.
-        for name, (_, token) in zip(reversed(header.tail), reversed(tokens), strict=False):
-            found[name] = token
+        # A blank cell is one tab, narrower than its title, so what follows does not stand under its own title. The last
+        # column is never blank; of the others a range is a CPU list, and a number alone is one only under that title.
+        if tokens and header.tail[-1] == "gpu_numa":
+            found["gpu_numa"] = tokens.pop()[1]
+        for at, token in tokens:
+            is_under = "cpu" in header.positions and abs(header.positions["cpu"] - at) <= 2
+            name = "cpu" if "-" in token or "," in token or (is_under and header.is_aligned) else "numa"
+            if name in found:
+                found[name] = token
     return {name: None if value == "N/A" else value for name, value in found.items()}
 
 
