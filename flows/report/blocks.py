@@ -7,37 +7,43 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flows.report.marts import Row
-from flows.report.words import STANDINGS, label_of, say, unit_of
+from flows.report.words import label_of, say, say_share, unit_of
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a table on the page. column: the mart's; label and value only where its own do not read well."""
+    """A column of a table on the page. column: the mart's; label and value only where its own do not read well.
+
+    standing: the column that holds this cell's own standing, in a mart where cells differ (million_token_table).
+    """
 
     column: str
     label: str = ""
     unit: str | None = None
     value: Callable[[Row], str] | None = None
+    standing: str | None = None
 
 
 @dataclass
-class TableRow:
-    """Cells as text. standing: of the row, null where its mart has none; is_quotable: its figures may stand alone."""
+class Cell:
+    """A cell as text. standing: its own, or its row's; null where there is none. is_chip: the cell is the standing."""
 
-    cells: list[str]
+    text: str
     standing: str | None = None
     is_quotable: bool = True
+    is_chip: bool = False
 
 
 @dataclass
 class Table:
-    """A table of a mart's rows. heads: (label, unit, is_number)."""
+    """A table of a mart's rows. heads: (label, unit, is_number). is_folded: closed until a reader opens it."""
 
     heads: list[tuple[str, str, bool]]
-    rows: list[TableRow]
+    rows: list[list[Cell]]
     caption: str = ""
     kind: str = "table"
     is_published: bool = False
+    is_folded: bool = False
 
 
 @dataclass
@@ -90,6 +96,10 @@ class Section:
     blocks: list[Block]
 
 
+# Words that a mart uses for a figure that may stand: its own rows' and, in a published one, the source's.
+QUOTABLE = ("publishable", "measured")
+
+
 def make_table(
     rows: Sequence[Row],
     types: dict[str, str],
@@ -98,10 +108,10 @@ def make_table(
     *,
     is_published: bool = False,
 ) -> Table:
-    """A table of the fields that the mart has; a field whose column it lacks is left out, unless it brings a value."""
-    shown = [each for each in fields if each.value is not None or each.column in types]
+    """A table of the fields that the mart has; columns that are empty in every row are left out."""
+    shown = [each for each in fields if each.column in types or each.value is not None]
     # A column that is empty throughout says nothing, and makes the rest harder to read.
-    shown = [each for each in shown if any(_cell(each, row) for row in rows)]
+    shown = [each for each in shown if any(_text(each, row) for row in rows)]
     heads = [
         (
             each.label or label_of(each.column),
@@ -110,13 +120,9 @@ def make_table(
         )
         for each in shown
     ]
-    made = []
-    for row in rows:
-        standing = row.get("standing")
-        # Marts of comparisons and of published figures know more words than a row's four.
-        is_quotable = standing in (None, "publishable") or (is_published and standing == "measured")
-        made.append(TableRow([_cell(each, row) for each in shown], standing, is_quotable))
-    return Table(heads, made, caption, is_published=is_published)
+    return Table(
+        heads, [[_cell(each, row) for each in shown] for row in rows], caption, is_published=is_published
+    )
 
 
 def all_fields(types: dict[str, str], without: Sequence[str] = ()) -> list[Field]:
@@ -124,7 +130,32 @@ def all_fields(types: dict[str, str], without: Sequence[str] = ()) -> list[Field
     return [Field(column) for column in types if column not in without]
 
 
-def _cell(each: Field, row: Row) -> str:
+def share_of(part: str, whole: str) -> Callable[[Row], str]:
+    """A cell `3 of 3` from two columns; empty where nothing was asked."""
+    return lambda row: say_share(row.get(part), row.get(whole))
+
+
+def with_interval(column: str, low: str, high: str) -> Callable[[Row], str]:
+    """A figure with its 95 % interval behind it, where it has one."""
+
+    def value(row: Row) -> str:
+        text = say(column, row.get(column))
+        if not text or row.get(low) is None or row.get(high) is None:
+            return text
+        return f"{text} ({say(column, row[low])} to {say(column, row[high])})"
+
+    return value
+
+
+def _cell(each: Field, row: Row) -> Cell:
+    text = _text(each, row)
+    standing = row.get(each.standing) if each.standing else row.get("standing")
+    return Cell(
+        text, standing, standing in (None, *QUOTABLE), is_chip=each.column == "standing" and bool(text)
+    )
+
+
+def _text(each: Field, row: Row) -> str:
     if each.value is not None:
         return each.value(row)
     value = row.get(each.column)
@@ -132,9 +163,13 @@ def _cell(each: Field, row: Row) -> str:
         return ", ".join(str(inner) for inner in value)
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items() if inner is not None)
-    if each.column == "standing" and value in STANDINGS:
-        return str(value)
+    if isinstance(value, str) and each.column in WORD_COLUMNS:
+        return value.replace("_", " ")
     return say(each.column, value)
+
+
+# Columns whose values are identifiers of this project, which read better with spaces.
+WORD_COLUMNS = frozenset({"workload", "metric", "under_test", "axis", "phase", "state"})
 
 
 def _is_number(each: Field, types: dict[str, str]) -> bool:

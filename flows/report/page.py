@@ -61,7 +61,7 @@ def gather(marts: Marts) -> dict[str, Any]:
     runs = marts.rows("runs", order=("campaign", "started_at", "run_id"))
     screens = [name for name in SCREENS if name in marts.columns("measured_rows")]
     made, not_run = make_sections(marts)
-    policies, required = summary.policies(rows, runs), summary.required_screens(marts)
+    policies, required = summary.policies(rows, runs), summary.required_screens()
     written_at = datetime.fromtimestamp(marts.database.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return {
         "title": "Weighbridge: " + (", ".join(summary.campaigns(rows, runs)) or "nothing measured yet"),
@@ -94,6 +94,7 @@ def gather(marts: Marts) -> dict[str, Any]:
         "charts": [block for section in made for block in section.blocks if isinstance(block, Chart)],
         "version": __version__,
         "verdict_marks": VERDICT_MARK,
+        "standing_marks": STANDING_MARK,
     }
 
 
@@ -103,7 +104,7 @@ def make_sections(marts: Marts) -> tuple[list[Section], list[tuple[str, str]]]:
         section
         for section in (
             sections.load(marts), sections.recall(marts), sections.failures(marts), sections.rescues(marts),
-            sections.cost(marts), sections.probes(marts), sections.roofline(marts),
+            sections.claims(marts), sections.cost(marts), sections.probes(marts), sections.roofline(marts),
         )
         if section is not None
     ]  # fmt: skip

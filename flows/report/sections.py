@@ -7,7 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from flows.report import charts
-from flows.report.blocks import Block, Chart, Evidence, Note, Section, all_fields, make_table
+from flows.report.blocks import (
+    Block,
+    Chart,
+    Evidence,
+    Field,
+    Note,
+    Section,
+    all_fields,
+    make_table,
+    share_of,
+    with_interval,
+)
 from flows.report.marts import Marts, Row
 from flows.report.words import STANDING_MARK, STANDINGS, say_tokens
 
@@ -184,7 +195,6 @@ def rescues(marts: Marts) -> Section | None:
         "rescues",
         "Rescues",
         "What was tried instead, did it come up, and what else was different?",
-        without=("rescued_run_id", "model"),
     )
 
 
@@ -196,7 +206,6 @@ def cost(marts: Marts) -> Section | None:
         "cost",
         "Cost",
         "What does a million tokens cost on this node, at a stated price?",
-        without=("run_id", "source", "engine", "model", "policy"),
     )
     if section is not None:
         section.blocks.append(
@@ -209,107 +218,326 @@ def cost(marts: Marts) -> Section | None:
 
 
 def probes(marts: Marts) -> Section | None:
-    """JSON and tool probes, before, during and after load."""
-    return _table_section(
-        marts,
-        "probe_results",
-        "probes",
-        "Probes",
-        "Did JSON and tool calls work before, during and after the load?",
+    """JSON and tool probes, before, during and after load: how many passed, and why the others did not."""
+    if not {"is_passed", "phase", "kind", "recipe"} <= marts.columns("probe_results").keys():
+        return None
+    found = marts.query(
+        """
+        select
+            recipe,
+            kind,
+            count(*) filter (where phase = 'before') as before_asked,
+            count(*) filter (where phase = 'before' and is_passed) as before_passed,
+            count(*) filter (where phase = 'during') as during_asked,
+            count(*) filter (where phase = 'during' and is_passed) as during_passed,
+            count(*) filter (where phase = 'after') as after_asked,
+            count(*) filter (where phase = 'after' and is_passed) as after_passed,
+            string_agg(distinct why, '; ') filter (where not is_passed) as why_not
+        from marts.probe_results
+        group by recipe, kind
+        order by recipe, kind
+        """,
+        or_none=True,
     )
+    if not found:
+        return None
+    fields = [
+        Field("recipe"),
+        Field("kind", "probe"),
+        *(Field(f"{phase}_asked", f"{phase} load", "", share_of(f"{phase}_passed", f"{phase}_asked"))
+          for phase in ("before", "during", "after")),
+        Field("why_not", "why the others failed"),
+    ]  # fmt: skip
+    table = make_table(found, dict.fromkeys(found[0], "VARCHAR"), fields)
+    lead = "Did JSON and tool calls work before, during and after the load? A failed probe after a clean load decides."
+    return Section("probes", "Probes", lead, [table])
 
 
 def roofline(marts: Marts) -> Section | None:
     """How much of the hardware's ceiling each row reached."""
-    return _table_section(
+    section = _table_section(
         marts,
         "roofline_shares",
         "roofline",
         "Share of the ceiling",
         "How near did each row come to what the hardware can do at all?",
     )
+    if section is None:
+        return None
+    shares = [
+        {**row, "label": _row_label(row), "of": name, "share_pct": 100 * row[column]}
+        for row in marts.rows("roofline_shares", order=("recipe", "workload", "concurrency"))
+        for column, name in (("mfu", "compute (MFU)"), ("mbu", "bandwidth (MBU)"))
+        if row.get(column) is not None and row.get("source") != "published"
+    ]
+    if 0 < len(shares) <= _MOST_BARS:
+        chart = charts.bars(shares, "label", "share_pct", "share of the ceiling, %", "of")
+        caption = "Filled: publishable. Outlined: not to be quoted. Beyond 100 % a measurement is wrong, or a ceiling is."
+        section.blocks.insert(0, Chart("roofline", "MFU and MBU", caption, chart, shares, {"share_pct": "%"}))
+        section.blocks[1].is_folded = True  # type: ignore[union-attr]
+    return section
 
 
-def precision(marts: Marts) -> Section | None:
-    """What the checkpoint's label claims, and what its tensors hold."""
-    return _table_section(
-        marts,
-        "precision_audit",
-        "precision",
-        "Precision",
-        "What does the label claim, and what do the tensors hold?",
+# Bars beyond this many are a wall; the table has them all.
+_MOST_BARS = 60
+
+
+def _row_label(row: Row) -> str:
+    return " · ".join(
+        filter(
+            None,
+            (
+                row.get("recipe"),
+                str(row.get("workload") or "").replace("_", " "),
+                f"c{row['concurrency']}" if row.get("concurrency") else "",
+                say_tokens(row.get("context_tokens")),
+                f"{row['users']} users" if (row.get("users") or 1) > 1 else "",
+            ),
+        )
     )
 
 
-# Marts of one workload each: name, mart, title, question, and how to run it when it was not.
-OPTIONAL: tuple[tuple[str, str, str, str], ...] = (
-    (
-        "million",
-        "million_token_table",
-        "Long context",
-        "Capacity, recall and the next turn, side by side: three claims.",
-    ),
-    (
-        "interference",
-        "interference",
-        "Interference",
-        "How far did one user's decode fall while another's prompt was read?",
-    ),
-    ("soak", "soak_verdicts", "Soak", "Did it hold for hours, and can it be handed over?"),
-    ("cold-start", "cold_starts", "Cold start", "How long until ready, with and without a compile cache?"),
-    (
-        "speculation",
-        "speculation_comparisons",
-        "Speculation",
-        "What did draft tokens give, and what did they cost?",
-    ),
-    (
-        "layouts",
-        "layout_comparisons",
-        "Layouts",
-        "Which layout served more, and was anything else different?",
-    ),
-    ("precision", "precision_audit", "Precision", "What does the label claim, and what do the tensors hold?"),
-    ("islands", "node_islands", "Node", "Which GPUs are linked, and through what?"),
-)
+def soak(marts: Marts) -> Section | None:
+    """Soak verdicts with their reason, and throughput over the minutes."""
+    section = _table_section(marts, "soak_verdicts", "soak", "Soak", QUESTIONS["soak_verdicts"][1])
+    if section is None:
+        return None
+    minutes = marts.query(
+        """
+        select
+            runs.recipe || ' · c' || minutes.concurrency as series,
+            minutes.soak_minute,
+            minutes.output_tokens_per_s,
+            minutes.ttft_ms_p50,
+            minutes.failed,
+            verdicts.standing
+        from intermediate.int_soak_minutes as minutes
+        inner join marts.runs as runs on minutes.run_id = runs.run_id
+        left join marts.soak_verdicts as verdicts
+            on minutes.run_id = verdicts.run_id and minutes.concurrency = verdicts.concurrency
+        order by series, soak_minute
+        """,
+        or_none=True,
+    )
+    for y, title, unit in (("output_tokens_per_s", "Output", "tokens/s"), ("ttft_ms_p50", "TTFT p50", "ms")):
+        if sum(1 for row in minutes if row[y] is not None) > 1:
+            spec = charts.over_time(minutes, "soak_minute", "minute of the soak", y, f"{title}, {unit}")
+            about = f"{title} over the soak"
+            section.blocks.append(
+                Chart(
+                    f"soak-{y}", about, _standings_of(minutes), spec, minutes, {y: unit, "soak_minute": "min"}
+                )
+            )
+    return section
+
+
+# Marts of one question each: title and question, in reading order.
+QUESTIONS: dict[str, tuple[str, str]] = {
+    "million_token_table": ("Long context", "Capacity, recall and the next turn, side by side: three claims, each with its standing."),
+    "interference": ("Interference", "How far did one user's decode fall while another's prompt was read?"),
+    "quality_scores": ("Quality", "How many graded answers were right, of how many, within what interval?"),
+    "soak_verdicts": ("Soak", "Did it hold for hours, and can it be handed over?"),
+    "cold_starts": ("Cold start", "How long until ready, with and without a compile cache?"),
+    "speculation_comparisons": ("Speculation", "What did draft tokens give, and what did they cost?"),
+    "layout_comparisons": ("Layouts", "Which layout served more, and was anything else different?"),
+    "precision_audit": ("Precision", "What does the label claim, and what do the tensors hold?"),
+    "node_islands": ("Node", "Which GPUs are linked, and through what?"),
+}  # fmt: skip
 
 
 def optional(marts: Marts) -> list[Section | tuple[str, str]]:
     """Sections of the workloads that ran; (title, question) of those that did not."""
     found: list[Section | tuple[str, str]] = []
-    for name, mart, title, question in OPTIONAL:
-        found.append(_table_section(marts, mart, name, title, question) or (title, question))
+    for mart, (title, question) in QUESTIONS.items():
+        name = mart.replace("_", "-")
+        made = soak(marts) if mart == "soak_verdicts" else _table_section(marts, mart, name, title, question)
+        found.append(made or (title, question))
     return found
+
+
+def claims(marts: Marts) -> Section | None:
+    """Sentences that may be quoted as they stand, each bound to its rows."""
+    types = marts.columns("claims")
+    if "sentence" not in types:
+        return None
+    rows = marts.rows(
+        "claims",
+        where="source is distinct from 'published'",
+        order=("campaign", "subject", "metric", "claim_id"),
+    )
+    if not rows:
+        return None
+    table = make_table(rows, types, FIELDS["claims"])
+    table.is_folded = len(rows) > _FOLD_ROWS
+    return Section(
+        "claims", "Quotable sentences", "What may be said as it stands, each bound to its rows.", [table]
+    )
 
 
 def published(marts: Marts) -> Section | None:
     """Figures that others published, set apart from what was measured here."""
-    types = marts.columns("claims")
-    rows = marts.rows(
-        "claims", where="source = 'published'" if "source" in types else None, order=("part", "claim_id")
-    )
-    if not rows:
+    blocks: list[Block] = []
+    for mart in ("million_token_table", "soak_verdicts", "speculation_comparisons", "interference", "claims"):
+        types = marts.columns(mart)
+        rows = (
+            marts.rows(mart, where="source = 'published'", order=("part", "claim_id", "subject"))
+            if "source" in types
+            else []
+        )
+        if rows:
+            title = "Every published figure" if mart == "claims" else QUESTIONS[mart][0]
+            fields = PUBLISHED_CLAIM if mart == "claims" else FIELDS.get(mart) or all_fields(types, _UNSHOWN)
+            table = make_table(rows, types, fields, title, is_published=True)
+            table.is_folded = len(rows) > _FOLD_ROWS
+            blocks.append(table)
+    if not blocks:
         return None
-    table = make_table(
-        rows,
-        types,
-        all_fields(types, without=("source", "claim_id", "raw_file", "raw_line", "engine", "gpus", "part")),
-        is_published=True,
-    )
     lead = "What did the source documents publish? None of it was measured here, and none of it is mixed with rows."
-    return Section("published", "Published elsewhere", lead, [table])
+    return Section("published", "Published elsewhere", lead, blocks)
 
 
-def _table_section(
-    marts: Marts, mart: str, name: str, title: str, lead: str, without: tuple[str, ...] = ()
-) -> Section | None:
+# Longer tables than this are closed until a reader opens them.
+_FOLD_ROWS = 24
+
+
+def _table_section(marts: Marts, mart: str, name: str, title: str, lead: str) -> Section | None:
     types = marts.columns(mart)
     # Published rows may stand beside measured ones in a mart; on the page they have a section of their own.
     where = "source is distinct from 'published'" if "source" in types else None
-    rows = marts.rows(mart, where=where, order=("campaign", "recipe", "workload", "concurrency", "repeat"))
+    rows = marts.rows(mart, where=where, order=TABLE_ORDER)
     if not rows:
         return None
-    return Section(name, title, lead, [make_table(rows, types, all_fields(types, without))])
+    table = make_table(rows, types, FIELDS.get(mart) or all_fields(types, _UNSHOWN))
+    table.is_folded = len(rows) > _FOLD_ROWS
+    return Section(name, title, lead, [table])
+
+
+TABLE_ORDER = (
+    "campaign", "recipe", "subject", "base_recipe", "changed_recipe", "workload", "variant", "context_tokens", "users",
+    "turn", "concurrency", "repeat", "metric", "node_id", "island",
+)  # fmt: skip
+
+# What a table without a layout does not show: keys and lists that scripts read from the mart.
+_UNSHOWN = (
+    "source", "run_id", "cell_id", "row_id", "row_ids", "base_row_ids", "changed_row_ids", "alone_row_ids", "raw_file",
+    "raw_line", "comparison_id", "interference_id", "configuration_id", "table_id", "policy", "price_source",
+    "price_as_of", "price_key",
+)  # fmt: skip
+
+FIELDS: dict[str, list[Field]] = {
+    "million_token_table": [
+        Field("subject"),
+        Field("model", value=lambda row: _short(row["model"]) if row.get("model") else ""),
+        Field("gpus", "GPUs"),
+        Field("configured_tokens", "ceiling", value=lambda row: say_tokens(row.get("configured_tokens")), unit="tokens"),
+        Field("capacity_tokens", "fits", value=lambda row: say_tokens(row.get("capacity_tokens")), unit="tokens",
+              standing="capacity_standing"),
+        Field("fresh_found", "found", "fresh document", share_of("fresh_found", "fresh_asked"), "fresh_standing"),
+        Field("ramp_1_recalled", "recalled", "ramp, 1 user", share_of("ramp_1_recalled", "ramp_1_asked"), "ramp_1_standing"),
+        Field("ramp_2_recalled", "recalled", "ramp, 2 users", share_of("ramp_2_recalled", "ramp_2_asked"), "ramp_2_standing"),
+        Field("last_turn_1_ttft_ms", "last turn TTFT", "ms, 1 user", standing="last_turn_1_standing"),
+        Field("last_turn_2_ttft_ms", "last turn TTFT", "ms, 2 users", standing="last_turn_2_standing"),
+        Field("last_turn_1_decode_tokens_per_s", "last turn decode", "tokens/s, 1 user", standing="last_turn_1_standing"),
+        Field("last_turn_2_decode_tokens_per_s", "last turn decode", "tokens/s, 2 users", standing="last_turn_2_standing"),
+        Field("ramp_1_usd_per_mtok", "cost", "USD/M tokens, 1 user", standing="ramp_1_cost_standing"),
+        Field("ramp_2_usd_per_mtok", "cost", "USD/M tokens, 2 users", standing="ramp_2_cost_standing"),
+        Field("quality_score", "quality", "95 % interval", with_interval("quality_score", "quality_score_low",
+              "quality_score_high"), "quality_standing"),
+        Field("quality_asked", "of", "answers", standing="quality_standing"),
+    ],
+    "interference": [
+        Field("standing"), Field("subject"), Field("layout"), Field("users"), Field("turn"),
+        Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))),
+        Field("decode_tokens_per_s_alone", "decode alone", "tokens/s"),
+        Field("decode_tokens_per_s_slowest", "slowest with others", "tokens/s"),
+        Field("decode_slowdown", "slowdown", "times"),
+        Field("ttft_ms_alone", "TTFT alone", "ms"), Field("ttft_ms_slowest", "TTFT with others", "ms"),
+        Field("others_prefill_share", "time others prefilled", "share"),
+    ],
+    "quality_scores": [
+        Field("standing"), Field("recipe"), Field("workload"), Field("variant"), Field("concurrency", "c", ""),
+        Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))), Field("grader"),
+        Field("correct", "right", "", share_of("correct", "graded")),
+        Field("score", "score", "95 % interval", with_interval("score", "score_low", "score_high")),
+        Field("score_lenient", "lenient", "score"), Field("is_grader_suspect", "grader suspect"),
+    ],
+    "soak_verdicts": [
+        Field("verdict"), Field("verdict_reason", "because"), Field("subject"), Field("standing"),
+        Field("concurrency", "c", ""), Field("hours", unit="h"), Field("completed_requests", "served", "requests"),
+        Field("failed_requests", "failed", "requests"), Field("output_tokens_per_s", "output"),
+        Field("output_drift_share_per_hour", "output drift", "share/h"),
+        Field("ttft_drift_share_per_hour", "TTFT drift", "share/h"),
+        Field("server_memory_drift_mb_per_hour", "memory drift", "MB/h"),
+        Field("before_probes", "probes before", "", share_of("before_probes_passed", "before_probes")),
+        Field("during_probes", "during", "", share_of("during_probes_passed", "during_probes")),
+        Field("after_probes", "after", "", share_of("after_probes_passed", "after_probes")),
+        Field("compared_with"), Field("throughput_ratio", "throughput", "ratio"),
+        Field("comparison_verdict", "comparison"), Field("confounders"),
+    ],
+    "cold_starts": [
+        Field("recipe"), Field("engine"), Field("cold_starts", "cold", "starts"), Field("warm_starts", "warm", "starts"),
+        Field("cold_ready_s", "ready, cold", "s"), Field("warm_ready_s", "ready, warm", "s"),
+        Field("saved_s", "saved", "s", with_interval("saved_s", "saved_s_low", "saved_s_high")),
+        *(Field(f"{kind}_{phase}_s", f"{phase.replace('_', ' ')}, {kind}", "s")
+          for phase in ("process", "weights", "compile", "graph_capture", "kv") for kind in ("cold", "warm")),
+        Field("cold_first_request_ttft_ms", "first TTFT, cold", "ms"),
+        Field("warm_first_request_ttft_ms", "first TTFT, warm", "ms"),
+    ],
+    "speculation_comparisons": [
+        Field("verdict"), Field("standing"), Field("subject"), Field("base_recipe", "without"),
+        Field("changed_recipe", "with"), Field("workload"), Field("concurrency", "c", ""),
+        Field("base_decode_tokens_per_s", "decode without", "tokens/s"),
+        Field("changed_decode_tokens_per_s", "decode with", "tokens/s"),
+        Field("decode_ratio", "times", "95 % interval", with_interval("decode_ratio", "decode_ratio_low", "decode_ratio_high")),
+        Field("output_ratio", "output", "times"), Field("acceptance_length_tokens", "accepted", "tokens a step"),
+        Field("base_kv_tokens", "KV without", "tokens"), Field("changed_kv_tokens", "KV with", "tokens"),
+        Field("kv_ratio", "KV", "times"), Field("base_n", "n", "", lambda row: _pair(row, "base_n", "changed_n")),
+        Field("confounders", "also differed"), Field("verdict_reason", "why"),
+    ],
+    "layout_comparisons": [
+        Field("verdict"), Field("standing"), Field("base_recipe", "one"), Field("changed_recipe", "other"),
+        Field("under_test", "under test"), Field("workload"), Field("concurrency", "c", ""), Field("metric"),
+        Field("base_figure", "one"), Field("changed_figure", "other"),
+        Field("ratio", "times", "95 % interval", with_interval("ratio", "ratio_low", "ratio_high")),
+        Field("ratio_per_gpu", "a GPU", "times"), Field("base_n", "n", "", lambda row: _pair(row, "base_n", "changed_n")),
+        Field("confounders", "also differed"), Field("verdict_reason", "why"),
+    ],
+    "precision_audit": [
+        Field("verdict"), Field("model", value=lambda row: _short(row.get("model"))),
+        Field("claimed_precision", "claimed"), Field("precision_label", "label"), Field("precision_true", "true"),
+        Field("compute_precision", "computed in"), Field("params", "parameters", ""), Field("weight_bytes", "weights"),
+        Field("bytes_per_param", "a parameter", "bytes"), Field("storage_dtypes", "stored as"),
+    ],
+    "node_islands": [
+        Field("node_id", "node"), Field("gpu_name", "GPU"), Field("island"), Field("gpu_ids", "GPUs"),
+        Field("island_link", "linked by"), Field("link_between_islands", "between islands"),
+        Field("iommu_mode", "IOMMU"), Field("warnings"),
+    ],
+    "claims": [Field("sentence", "may be said"), Field("standing"), Field("row_ids", "rows", "", lambda row: _count(row.get("row_ids")))],
+}  # fmt: skip
+
+PUBLISHED_CLAIM = [
+    Field("sentence", "published"), Field("standing", "as published"), Field("condition"),
+    Field("document", "document", "", lambda row: " ".join(filter(None, (row.get("document"), _part(row))))),
+]  # fmt: skip
+
+
+def _pair(row: Row, one: str, other: str) -> str:
+    return "" if row.get(one) is None else f"{row[one]} and {row.get(other)}"
+
+
+def _count(values: Any) -> str:
+    return str(len(values)) if isinstance(values, list) else ""
+
+
+def _part(row: Row) -> str:
+    return (
+        f"(part {row['part']})"
+        if str(row.get("part") or "").isdigit()
+        else f"({row['part']})"
+        if row.get("part")
+        else ""
+    )
 
 
 def _depth_rows(marts: Marts) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from contracts.policies import POLICIES
 from flows.report.marts import Marts, Row
 from flows.report.words import SCREENS, say, say_count, say_tokens
 
@@ -199,9 +200,9 @@ def _not_shown(rows: list[Row], screens: list[str], not_run: list[str]) -> str:
     return " ".join(parts)
 
 
-def required_screens(marts: Marts) -> dict[str, list[str]]:
-    """Policy -> the screens that it requires, as the warehouse's own seed says; empty where it has none."""
-    return {}
+def required_screens() -> dict[str, list[str]]:
+    """Policy -> the screens that it requires."""
+    return {policy: list(names) for policy, names in POLICIES.items()}
 
 
 def quarantine(marts: Marts) -> dict[str, Any]:

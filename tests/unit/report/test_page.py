@@ -9,6 +9,7 @@ import pytest
 
 from contracts.errors import BadInput
 from flows.report import write_report
+from flows.report.blocks import Table
 from flows.report.marts import open_marts
 from flows.report.page import gather, make_sections
 
@@ -142,29 +143,60 @@ def test_turns_are_drawn_for_one_and_two_users(tmp_path: Path) -> None:
     assert [row["found"] for row in rows if row["users"] == 1] == [1, 1, 0, 1]
 
 
+def claim(source: str, sentence: str) -> dict[str, object]:
+    return {"claim_id": sentence[:8], "source": source, "subject": "K3", "metric": "output_throughput", "value": 4237.158,
+            "unit": "tokens/s", "standing": "measured" if source == "published" else "publishable", "sentence": sentence,
+            "document": "series-index", "row_ids": ["r"]}  # fmt: skip
+
+
 def test_published_figures_stand_apart(tmp_path: Path) -> None:
-    claims = [{"claim_id": "soak_k3_rate", "source": "published", "subject": "K3", "metric": "output_throughput",
-               "figure": 4237.158, "unit": "tokens/s", "standing": "measured"}]  # fmt: skip
+    claims = [claim("published", "K3 gave 4,237.158 tokens/s"), claim("measured", "steady gave 120 tokens/s")]
     database = make_warehouse(tmp_path / "claims.duckdb", {"claims": claims})
     html = write_report(database, tmp_path / "r.html").read_text()
-    section = html[html.index('<section id="published" class="elsewhere">') :]
-    assert "4,237" in section
-    assert "4,237" not in html[: html.index('<section id="published"')]
+    at = html.index('<section id="published" class="elsewhere">')
+    assert "K3 gave 4,237.158 tokens/s" in html[at:]
+    assert "K3 gave 4,237.158 tokens/s" not in html[:at]
+    assert "steady gave 120 tokens/s" in html[:at]
+    assert "steady gave 120 tokens/s" not in html[at:]
 
 
 def test_a_published_row_of_a_shared_mart_is_not_among_the_measured(tmp_path: Path) -> None:
     pairs = [{"source": source, "subject": source + "-subject", "standing": "publishable", "decode_slowdown": 2.0}
              for source in ("measured", "published")]  # fmt: skip
     with open_marts(make_warehouse(tmp_path / "i.duckdb", {"interference": pairs})) as marts:
-        section = next(each for each in make_sections(marts)[0] if each.name == "interference")
+        made = {each.name: each for each in make_sections(marts)[0]}
+    for name, subject in (("interference", "measured-subject"), ("published", "published-subject")):
+        (table,) = made[name].blocks
+        assert isinstance(table, Table)
+        assert [[cell.text for cell in row if cell.text.endswith("subject")] for row in table.rows] == [
+            [subject]
+        ]
+
+
+def test_every_cell_of_the_long_context_table_has_its_own_standing(tmp_path: Path) -> None:
+    row = {"table_id": "t", "source": "measured", "subject": "steady", "fresh_found": 3, "fresh_asked": 3,
+           "fresh_standing": "publishable", "ramp_1_recalled": 1, "ramp_1_asked": 10, "ramp_1_standing": "held"}  # fmt: skip
+    with open_marts(make_warehouse(tmp_path / "m.duckdb", {"million_token_table": [row]})) as marts:
+        section = next(each for each in make_sections(marts)[0] if each.title == "Long context")
     (table,) = section.blocks
-    assert ["measured-subject" in row.cells for row in table.rows] == [True]
+    assert isinstance(table, Table)
+    said = {cell.text: cell.is_quotable for cell in table.rows[0]}
+    assert said["3 of 3"]
+    assert not said["1 of 10"]
+
+
+def test_probes_are_counted_by_phase_and_the_failed_say_why(tmp_path: Path) -> None:
+    probes = [{"recipe": "steady", "kind": "json", "phase": phase, "is_passed": phase == "before",
+               "why": "valid" if phase == "before" else "HTTP 500"} for phase in ("before", "after")]  # fmt: skip
+    with open_marts(make_warehouse(tmp_path / "p.duckdb", {"probe_results": probes})) as marts:
+        section = next(each for each in make_sections(marts)[0] if each.name == "probes")
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert [cell.text for cell in table.rows[0]] == ["steady", "json", "1 of 1", "0 of 1", "HTTP 500"]
 
 
 def test_markup_in_the_data_stays_text(tmp_path: Path) -> None:
-    claims = [
-        {"claim_id": "x", "source": "published", "subject": "</script><b>bold", "metric": "m", "figure": 1.0}
-    ]
+    claims = [claim("published", "</script><b>bold")]
     html = write_report(
         make_warehouse(tmp_path / "x.duckdb", {"claims": claims}), tmp_path / "r.html"
     ).read_text()

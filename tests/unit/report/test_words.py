@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from contracts.screens import NAMES
 from flows.report.words import (
+    SCREENS,
     STANDING_MARK,
     STANDINGS,
     say,
@@ -57,3 +59,7 @@ def test_counts_agree_with_their_noun() -> None:
 
 def test_every_standing_has_a_mark_of_its_own() -> None:
     assert len({STANDING_MARK[standing] for standing in STANDINGS}) == 4
+
+
+def test_the_page_has_words_for_every_screen_and_no_other() -> None:
+    assert tuple(SCREENS) == NAMES
