@@ -65,7 +65,8 @@ class RunStart(Record, kw_only=True):
     recipe_settings: the recipe as resolved, flattened to `name -> value`; comparisons diff it for confounders.
     price: {usd_per_gpu_hour, key, source, as_of}; `gpus` counts the devices that the price multiplies
     (1 for a CPU node, priced as one CPU hour). execution_id: the `weighbridge run` that this run belongs to;
-    a resumed execution keeps its id.
+    a resumed execution keeps its id. lifecycle_start: which restart of a lifecycle workload this bring-up is
+    (`cold-0`, `warm-1`); is_start_only: the run ends after that start's cells.
     """
 
     record: str = "run_start"
@@ -89,6 +90,8 @@ class RunStart(Record, kw_only=True):
     execution_id: str | None = None
     resumes_run_id: str | None = None
     reproduces_run_id: str | None = None
+    lifecycle_start: str | None = None
+    is_start_only: bool = False
     model_facts: dict[str, Any] | None = None
     campaign_sha256: str | None = None
     weighbridge_version: str

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from prefect import flow
 
 from flows import executions, tasks, workloads
-from flows.campaign_file import load_campaign
+from flows.campaign_file import WorkloadEntry, load_campaign
 from flows.executions import Execution
 from flows.progress import Display
 from flows.recipe import Recipe
@@ -94,6 +94,33 @@ def _rescued(recipe: Recipe, recipes: list[Recipe]) -> Recipe | None:
 def _run_recipe(
     execution: Execution, recipe: Recipe, display: Display, *, is_probe_only: bool = False, **links: Any
 ) -> dict[str, Any]:
+    """Bring a recipe up and load it; before that, as often as its lifecycle workloads ask, to measure the start."""
+    entries = execution.campaign.entries_of(recipe)
+    lifecycle = [entry for entry in entries if workloads.is_lifecycle(entry.workload)]
+    others = [entry for entry in entries if entry not in lifecycle]
+    if is_probe_only:
+        return _run_once(execution, recipe, display, [], **links)
+    starts = [
+        (entry, start) for entry in lifecycle for start in workloads.get(entry.workload).starts(entry.params)
+    ]
+    if not starts:
+        return _run_once(execution, recipe, display, others, **links)
+    # The last start's server is left up, and bears the rest of the load.
+    for entry, start in starts[:-1]:
+        if execution.has_started(recipe.name, start.name):
+            continue
+        outcome = _run_once(
+            execution, recipe, display, [entry], lifecycle_start=start, is_start_only=True, **links
+        )
+        if outcome["state"] != "served":
+            return outcome
+    entry, start = starts[-1]
+    return _run_once(execution, recipe, display, [entry, *others], lifecycle_start=start, **links)
+
+
+def _run_once(
+    execution: Execution, recipe: Recipe, display: Display, entries: list[WorkloadEntry], **links: Any
+) -> dict[str, Any]:
     display.step(f"{recipe.name}: bringing up {recipe.engine}")
     run = tasks.bring_up(execution, recipe, **links)
     if run.failure is not None:
@@ -103,8 +130,8 @@ def _run_recipe(
     display.done(f"{recipe.name}: served in {run.served.ready_s:.1f} s")
     is_interrupted = True
     try:
-        if not is_probe_only:
-            _load(execution, run, display)
+        if entries:
+            _load(run, entries, display)
         is_interrupted = False
     finally:
         end = tasks.tear_down(run, is_interrupted)
@@ -113,20 +140,36 @@ def _run_recipe(
     return {"run_id": run.run.run_id, "state": end["state"]}
 
 
-def _load(execution: Execution, run: RecipeRun, display: Display) -> None:
-    """Probes, then every cell of every workload, then the probes again; an engine that died ends it."""
+def _load(run: RecipeRun, entries: list[WorkloadEntry], display: Display) -> None:
+    """Probes, then every cell of every workload, then the probes again; an engine that died ends it.
+
+    A start of its own is not probed: nothing may come before the first request that it measures.
+    """
+    first = [entry for entry in entries if workloads.is_lifecycle(entry.workload)]
+    for entry in first:
+        if not _load_entry(run, entry, display):
+            return
+    if run.is_start_only:
+        return
     _probe(run, display, "before")
-    for entry in execution.campaign.entries_of(run.recipe):
-        workload = workloads.get(entry.workload)
-        display.step(f"{run.recipe.name}: planning {entry.name}")
-        for plan in run.cells(entry):
-            display.expect(1)
-            display.step(f"{run.recipe.name}: {plan.cell_id}")
-            result = tasks.run_cell(run, workload, plan, display)
-            _tell_cell(display, run.recipe.name, plan.cell_id, result)
-            if run.is_engine_dead:
-                return
+    for entry in entries:
+        if entry not in first and not _load_entry(run, entry, display):
+            return
     _probe(run, display, "after")
+
+
+def _load_entry(run: RecipeRun, entry: WorkloadEntry, display: Display) -> bool:
+    """Every cell of one entry; False when the engine died."""
+    workload = workloads.get(entry.workload)
+    display.step(f"{run.recipe.name}: planning {entry.name}")
+    for plan in run.cells(entry):
+        display.expect(1)
+        display.step(f"{run.recipe.name}: {plan.cell_id}")
+        result = tasks.run_cell(run, workload, plan, display)
+        _tell_cell(display, run.recipe.name, plan.cell_id, result)
+        if run.is_engine_dead:
+            return False
+    return True
 
 
 def _probe(run: RecipeRun, display: Display, phase: Literal["before", "after"]) -> None:

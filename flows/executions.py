@@ -45,8 +45,18 @@ class Execution:
 
     def unfinished(self, recipe: str) -> EarlierRun | None:
         """The last run of this recipe that was cut off."""
-        cut = [run for run in self.earlier if run.recipe == recipe and not run.is_settled]
+        cut = [run for run in self.earlier if run.recipe == recipe and not run.is_ended]
         return cut[-1] if cut else None
+
+    def has_started(self, recipe: str, lifecycle_start: str) -> bool:
+        """Whether a start of a lifecycle workload was measured before the execution was cut off."""
+        return any(
+            run.recipe == recipe
+            and run.lifecycle_start == lifecycle_start
+            and run.is_start_only
+            and run.is_ended
+            for run in self.earlier
+        )
 
     def finished_cells(self, recipe: str) -> set[str]:
         """Cells of this recipe whose windows were completed before the execution was cut off."""
@@ -63,10 +73,19 @@ class EarlierRun:
     failure_class: str | None
     complete_cells: frozenset[str]
     reproduces: str | None
+    lifecycle_start: str | None
+    is_start_only: bool
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state in ("served", "failed", "engine_died")
 
     @property
     def is_settled(self) -> bool:
-        return self.state in ("served", "failed", "engine_died") and self.reproduces is None
+        """Whether this run settled its recipe; a start of its own and a reproduction do not."""
+        return (
+            self.is_ended and self.reproduces is None and (not self.is_start_only or self.state == "failed")
+        )
 
 
 def open_execution(
@@ -147,6 +166,8 @@ def _recover_run(run: RunFolder, start: RunStart, notice: Notice) -> EarlierRun:
         failure_class=bring_ups[0].failure_class if bring_ups else None,
         complete_cells=frozenset(cell.cell_id for cell in cells if cell.window_state == "complete"),
         reproduces=start.reproduces_run_id,
+        lifecycle_start=start.lifecycle_start,
+        is_start_only=start.is_start_only,
     )
 
 

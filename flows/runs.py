@@ -30,7 +30,7 @@ from contracts.records import (
     Window,
     WindowState,
 )
-from flows import __version__, engines, load, node, workloads
+from flows import __version__, engines, lifecycle, load, node, workloads
 from flows.campaign_file import WorkloadEntry
 from flows.engines.base import BringUpFailed
 from flows.engines.served import Served
@@ -43,6 +43,7 @@ from flows.tokens import measure_overhead, token_counter
 from flows.watch import Watch
 from flows.workloads import probes
 from flows.workloads.base import CellOutcome, CellPlan, PlanContext
+from flows.workloads.cold_start import Start
 
 
 def new_run_id(recipe: str) -> str:
@@ -62,6 +63,8 @@ class RecipeRun:
         rescue_attempt: int | None = None,
         resumes_run_id: str | None = None,
         reproduces_run_id: str | None = None,
+        lifecycle_start: Start | None = None,
+        is_start_only: bool = False,
     ) -> None:
         self.execution = execution
         self.recipe = recipe
@@ -69,6 +72,8 @@ class RecipeRun:
         self.rescue_attempt = rescue_attempt
         self.resumes_run_id = resumes_run_id
         self.reproduces_run_id = reproduces_run_id
+        self.lifecycle_start = lifecycle_start
+        self.is_start_only = is_start_only
         self.run = RunFolder.create(execution.raw, execution.campaign.name, new_run_id(recipe.name))
         self.served: Served | None = None
         self.failure: BringUpFailed | None = None
@@ -115,6 +120,8 @@ class RecipeRun:
                     execution_id=self.execution.execution_id,
                     resumes_run_id=self.resumes_run_id,
                     reproduces_run_id=self.reproduces_run_id,
+                    lifecycle_start=self.lifecycle_start.name if self.lifecycle_start else None,
+                    is_start_only=self.is_start_only,
                     model_facts=checkpoint.model_facts(model_path, recipe.engine) if model_path else None,
                     campaign_sha256=self.execution.campaign_sha256,
                     weighbridge_version=__version__,
@@ -137,6 +144,7 @@ class RecipeRun:
 
     def bring_up(self) -> bool:
         """Start the engine; True when it serves. A failure lands with its class and evidence and ends the run."""
+        is_warm = lifecycle.prepare(self.recipe, self.lifecycle_start) if self.lifecycle_start else None
         try:
             self.served = engines.bring_up(self.recipe, self.run, on_event=self._on_event)
         except BringUpFailed as failure:
@@ -145,7 +153,14 @@ class RecipeRun:
             self._land_logs()
             self._end("failed", log_tail=failure.log_tail)
             return False
-        served = self.served
+        try:
+            self._land_served(self.served, is_warm)
+        except BaseException:
+            self.finish(is_interrupted=True)
+            raise
+        return True
+
+    def _land_served(self, served: Served, is_warm: bool | None) -> None:
         facts = served.facts
         self.run.land_records(
             "bring_up.jsonl",
@@ -167,7 +182,7 @@ class RecipeRun:
                     phases_s=facts.phases_s,
                     load_s=facts.load_s,
                     ready_s=served.ready_s,
-                    is_warm_start=facts.extra.get("is_warm_start"),
+                    is_warm_start=facts.extra.get("is_warm_start", is_warm),
                     facts=facts.extra,
                     server_started_at=served.started_at,
                     ready_at=served.ready_at,
@@ -187,11 +202,11 @@ class RecipeRun:
             exchange_overhead_tokens=overhead.exchange_tokens,
             max_context_tokens=facts.max_model_len or self.recipe.context_tokens,
         )
-        return True
 
     def _on_event(self, name: str, facts: dict[str, Any]) -> None:
-        details = ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
-        self.execution.notice(f"{self.recipe.name}: {name}" + (f" ({details})" if details else ""))
+        self.execution.notice(
+            f"{self.recipe.name}: {name.replace('_', ' ')} {facts.get('name', '')}".rstrip()
+        )
 
     def _land_bring_up_failure(self, failure: BringUpFailed) -> None:
         reading = failure.reading.facts
@@ -225,8 +240,13 @@ class RecipeRun:
         consumed one cell at a time; a cell that an earlier try completed is read back instead of measured again.
         """
         assert self.context is not None
-        done = self.execution.finished_cells(self.recipe.name)
         workload = workloads.get(entry.workload)
+        # A start's cell is measured in every start's run, so what an earlier run completed does not stand for it.
+        done = (
+            set()
+            if workloads.is_lifecycle(entry.workload)
+            else self.execution.finished_cells(self.recipe.name)
+        )
         if not getattr(workload, "is_adaptive", False):
             plans = workloads.plan_cells(entry.name, entry.workload, entry.params, self.context)
             yield from (plan for plan in plans if plan.cell_id not in done)

@@ -18,6 +18,7 @@ from flows.progress import Display
 from flows.recipe import Recipe
 from flows.runs import RecipeRun
 from flows.workloads.base import CellPlan, Workload
+from flows.workloads.cold_start import Start
 
 _plain: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0, "persist_result": False}
 
@@ -36,6 +37,8 @@ def bring_up(
     rescue_attempt: int | None = None,
     resumes_run_id: str | None = None,
     reproduces_run_id: str | None = None,
+    lifecycle_start: Start | None = None,
+    is_start_only: bool = False,
 ) -> RecipeRun:
     """Start a run; a failed bring-up is a result, so the task succeeds and the run says how it failed."""
     run = RecipeRun(
@@ -45,6 +48,8 @@ def bring_up(
         rescue_attempt=rescue_attempt,
         resumes_run_id=resumes_run_id,
         reproduces_run_id=reproduces_run_id,
+        lifecycle_start=lifecycle_start,
+        is_start_only=is_start_only,
     )
     run.start()
     run.bring_up()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 
+from contracts.errors import WeighbridgeError
 from flows.workloads import overhead
 from flows.workloads.base import TokenCounter
 
@@ -47,33 +48,35 @@ def token_counter(served: Served, model_folder: Path | None) -> TokenCounter:
 def measure_overhead(served: Served, counter: TokenCounter) -> overhead.Overhead:
     """What this server's chat template adds, from the usage of two one-token requests; nulls where it has none."""
 
-    def ask(messages: overhead.Messages) -> int | None:
-        body = {"model": served.model, "messages": messages, "max_tokens": 1}
-        try:
-            answer = served.client.post(served.endpoints[0] + "/v1/chat/completions", json=body, timeout=300)
-            usage = answer.json().get("usage") if answer.status_code == 200 else None
-            return int(usage["prompt_tokens"])  # type: ignore[index]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
-            return None
-
-    return overhead.measure_overhead(ask, counter.count)
+    return overhead.measure_overhead(partial(prompt_tokens, served), counter.count)
 
 
 def _tokens_per_character(served: Served) -> float:
     """Tokens per character of plain prose, from the difference of two one-token requests' own usage."""
     text = " ".join(f"The {word} of the harbour kept a list of what came in by night." for word in _WORDS)
-    short, long = (_prompt_tokens(served, sample) for sample in (text, text * 4))
+    short, long = (
+        prompt_tokens(served, [{"role": "user", "content": sample}]) for sample in (text, text * 4)
+    )
+    if short is None or long is None:
+        raise WeighbridgeError(
+            "nothing here can count tokens: the model folder has no tokenizer.json, and the server gives no usage",
+            next_step="give the recipe a model folder with its tokenizer.json",
+        )
     return (long - short) / (3 * len(text))
 
 
 _WORDS = ("warden", "keeper", "baker", "pilot", "printer", "glazier", "surveyor", "cooper")
 
 
-def _prompt_tokens(served: Served, text: str) -> int:
-    body = {"model": served.model, "messages": [{"role": "user", "content": text}], "max_tokens": 1}
-    answer = served.client.post(served.endpoints[0] + "/v1/chat/completions", json=body, timeout=300)
-    answer.raise_for_status()
-    return int(answer.json()["usage"]["prompt_tokens"])
+def prompt_tokens(served: Served, messages: list[dict[str, str]]) -> int | None:
+    """The prompt tokens of a chat, as the server's usage counts them in a one-token answer; None when it does not."""
+    body = {"model": served.model, "messages": messages, "max_tokens": 1}
+    try:
+        answer = served.client.post(served.endpoints[0] + "/v1/chat/completions", json=body, timeout=300)
+        answer.raise_for_status()
+        return int(answer.json()["usage"]["prompt_tokens"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _tokenizer_file(model: Path | None) -> Path | None:

@@ -40,6 +40,11 @@ def get(name: str) -> Any:
     return workload
 
 
+def is_lifecycle(name: str) -> bool:
+    """Whether the flow itself restarts the recipe for this workload (flows.workloads.cold_start)."""
+    return bool(getattr(get(name), "is_lifecycle", False))
+
+
 def plan_cells(entry: str, workload: str, params: Any, context: PlanContext) -> list[CellPlan]:
     """Every cell of a campaign's entry, named and varied by the entry's name where it is not the workload's own.
 

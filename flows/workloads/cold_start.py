@@ -54,6 +54,10 @@ class Start:
     clears_compile_cache: bool
     drops_page_cache: bool
 
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.index}"
+
 
 class Plan:
     """Cells: one per start, a single request with no warm-up before it."""
