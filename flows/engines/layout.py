@@ -47,7 +47,8 @@ def refuse(recipe: Recipe, engine: str, **fields: str) -> None:
     """Raise BadInput for each named field that is set although the engine has no such thing."""
     for name, why in fields.items():
         value = getattr(recipe, name)
-        if value not in (None, 1, False):
+        is_default = value is None or value is False or (type(value) is int and value == 1)
+        if not is_default:
             raise BadInput(f"{engine}: {name} cannot be expressed: {why}", measured=f"{name}: {value}")
 
 

@@ -24,6 +24,7 @@ from flows.recipe import Recipe
 
 POLL_S = 0.1
 LOG_WINDOW_BYTES = 1 << 20  # what readiness is looked for in: the engine says it near the end
+RETRY_S = 0.5
 REFUSALS = 5
 FIRST_TOKEN_TIMEOUT_S = 300.0  # a first request may compile kernels
 SECRET_FLAG = re.compile(r"^--?[a-z-]*(api[-_]?key|password|secret|hf[-_]?token)([=].*)?$", re.IGNORECASE)
@@ -142,7 +143,7 @@ class _Bringing:
             refusals += why[:1] == "4"
             if refusals >= REFUSALS:
                 break
-            time.sleep(0.5)
+            time.sleep(RETRY_S)
         if process is None:
             raise self._unreachable(endpoint, why)
         raise self._failure(process, timed_out=True, note=f"no first token: {why}")
