@@ -43,3 +43,12 @@ def model_path(recipe: Recipe) -> Path | None:
     except BadInput:
         return None  # bring-up says what is missing, as a kept failure
     return path if path.exists() else None
+
+
+def reference_recipe(
+    server: dict[str, Any], *, name: str = "reference", claims: dict[str, Any] | None = None
+) -> Recipe:
+    """A recipe for a reference server that does what `server` says (docs/reference-server.md)."""
+    from flows.engines import reference
+
+    return reference.reference_recipe(server, name=name, claims=claims)

@@ -11,12 +11,72 @@ import msgspec
 
 from flows.engines.reference_scenario import Answers
 
-WORDS = (
-    "time year people way day man thing woman life child world school state family student group country problem "
-    "hand part place case week company system program question work government number night point home water room "
-    "mother area money story fact month lot right study book eye job word business issue side kind head house "
-    "service friend father power hour game line end member law"
-).split()
+WORDS = [
+    "time",
+    "year",
+    "people",
+    "way",
+    "day",
+    "man",
+    "thing",
+    "woman",
+    "life",
+    "child",
+    "world",
+    "school",
+    "state",
+    "family",
+    "student",
+    "group",
+    "country",
+    "problem",
+    "hand",
+    "part",
+    "place",
+    "case",
+    "week",
+    "company",
+    "system",
+    "program",
+    "question",
+    "work",
+    "government",
+    "number",
+    "night",
+    "point",
+    "home",
+    "water",
+    "room",
+    "mother",
+    "area",
+    "money",
+    "story",
+    "fact",
+    "month",
+    "lot",
+    "right",
+    "study",
+    "book",
+    "eye",
+    "job",
+    "word",
+    "business",
+    "issue",
+    "side",
+    "kind",
+    "head",
+    "house",
+    "service",
+    "friend",
+    "father",
+    "power",
+    "hour",
+    "game",
+    "line",
+    "end",
+    "member",
+    "law",
+]
 UNICODE = ["日本", "語の", "テスト", "é", "🙂", "한국", "üß", "中文"]
 
 
@@ -199,7 +259,7 @@ def _json_text(mode: str, schema: dict[str, Any], draw: random.Random) -> str:
     if mode == "wrong_type":
         value = _wrong_types(value)
     text = msgspec.json.encode(value).decode()
-    return text[: max(1, len(text) - 2)] if mode == "broken" else text.replace('","', '", "').replace(":", ": ")
+    return text[: max(1, len(text) - 2)] if mode == "broken" else text
 
 
 def _wrong_types(value: Any) -> Any:
@@ -248,7 +308,10 @@ def tool_calls(answers: Answers, asked: Asked, draw: random.Random) -> list[tupl
     if isinstance(wanted, dict):
         function = wanted.get("function")
         forced = function.get("name") if isinstance(function, dict) else wanted.get("name")
-    functions = [tool.get("function") if isinstance(tool.get("function"), dict) else tool for tool in asked.tools]
+    functions: list[dict[str, Any]] = []
+    for tool in asked.tools:
+        inner = tool.get("function")
+        functions.append(inner if isinstance(inner, dict) else tool)
     chosen = [function for function in functions if forced in (None, function.get("name"))] or functions
     calls = []
     for function in chosen[:1] * 2 if answers.tool == "parallel" else chosen[:1]:
@@ -256,5 +319,7 @@ def tool_calls(answers: Answers, asked: Asked, draw: random.Random) -> list[tupl
         if answers.tool == "wrong_type":
             value = _wrong_types(value)
         text = msgspec.json.encode(value).decode()
-        calls.append((str(function.get("name")), text[: max(1, len(text) - 2)] if answers.tool == "broken" else text))
+        calls.append(
+            (str(function.get("name")), text[: max(1, len(text) - 2)] if answers.tool == "broken" else text)
+        )
     return calls

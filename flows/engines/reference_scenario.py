@@ -192,7 +192,9 @@ class Life(Section):
     memory_mb_per_s: float = 0.0
     recompiles_after_s: float | None = None
     recompile_s: float = 1.0
-    recompile_lines: list[str] = ["INFO [backends.py:853] Cache the graph of shape 4096 for later use"]
+    recompile_lines: list[str] = msgspec.field(
+        default_factory=lambda: ["INFO [backends.py:853] Cache the graph of shape 4096 for later use"]
+    )
     http_503_after_s: float | None = None
     log_lines_after_s: dict[str, str] = {}
 
@@ -247,7 +249,7 @@ class Scenario(Section):
 
 
 # What a variant may change: what is decided request by request.
-PER_REQUEST = {
+PER_REQUEST: dict[str, type[Section]] = {
     "timing": Timing, "tokens": Tokens, "usage": Usage, "cache": Cache, "stream": Stream, "breaks": Break,
     "answers": Answers,
 }  # fmt: skip
@@ -301,13 +303,14 @@ def overlay(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
         if name not in PER_REQUEST:
             raise msgspec.ValidationError(f"a variant cannot set `{name}`, only {', '.join(PER_REQUEST)}")
         base = msgspec.to_builtins(getattr(scenario, name))
-        replaced[name] = msgspec.convert(_merged(base, values), PER_REQUEST[name])
+        replaced[name] = msgspec.convert(merge(base, values), PER_REQUEST[name])
     return msgspec.structs.replace(scenario, **replaced)
 
 
-def _merged(base: Any, changes: Any) -> Any:
+def merge(base: Any, changes: Any) -> Any:
+    """`changes` laid over `base`: mappings key by key, anything else replaced."""
     if isinstance(base, dict) and isinstance(changes, dict):
-        return {**base, **{key: _merged(base.get(key), value) for key, value in changes.items()}}
+        return {**base, **{key: merge(base.get(key), value) for key, value in changes.items()}}
     return changes
 
 
@@ -316,7 +319,9 @@ def _nearest(message: str) -> str | None:
     if not unknown:
         return None
     place = re.search(r"`\$\.?([^`]*)`", message)
-    parts = [part for part in re.split(r"[.\[\]]+", place.group(1) if place else "") if part and part != "..."]
+    parts = [
+        part for part in re.split(r"[.\[\]]+", place.group(1) if place else "") if part and part != "..."
+    ]
     known = SECTIONS.get(parts[-1], Scenario) if parts else Scenario
     near = difflib.get_close_matches(unknown.group(1), known.__struct_fields__, n=1)
     return f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known.__struct_fields__)}"
