@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from contracts.generated import staging
+from contracts.generated import seeds, staging
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,6 +17,7 @@ def outputs() -> dict[str, str]:
     """Path under the project -> the content that it must have."""
     files: dict[str, str] = {}
     files |= staging.outputs()
+    files |= seeds.outputs()
     return files
 
 

@@ -25,6 +25,8 @@ select
     execution_id,
     resumes_run_id,
     reproduces_run_id,
+    lifecycle_start,
+    is_start_only,
     model_facts,
     campaign_sha256,
     weighbridge_version,

@@ -1,0 +1,114 @@
+-- grain: one row per row_id whose measurement itself is broken
+with
+
+cells as (
+    select * from {{ ref('int_cells') }}
+),
+
+runs as (
+    select * from {{ ref('int_runs') }}
+),
+
+faults as (
+    select * from {{ ref('int_faults') }}
+),
+
+requests as (
+    select * from {{ ref('int_cell_requests') }}
+),
+
+imports as (
+    select * from {{ ref('stg_imported_results') }}
+),
+
+measured as (
+    select count(*) as runs
+    from runs
+    where source in ('measured', 'imported')
+),
+
+reasons as (
+    select
+        cells.row_id,
+        faults.fault as reason,
+    from cells
+    inner join faults
+        on
+            cells.run_id = faults.run_id
+            and (faults.cell_id is null or faults.cell_id = cells.cell_id)
+    union all
+    select
+        cells.row_id,
+        case
+            when not cells.has_cell_record
+                then 'no readable cell record: the window never ended'
+            else 'window ' || cells.window_state
+                || coalesce(': ' || cells.window_note, '')
+        end as reason,
+    from cells
+    where cells.window_state is distinct from 'complete'
+    union all
+    select
+        cells.row_id,
+        'no readable run_start record' as reason,
+    from cells
+    inner join runs on cells.run_id = runs.run_id
+    where not runs.has_start
+    union all
+    -- one chunk is one gap, and gaps lead from the send to the last token
+    select
+        cells.row_id,
+        'accounting does not add up: '
+        || requests.chunks_not_adding_up || ' requests with other than '
+        || 'one gap a chunk' as reason,
+    from cells
+    inner join requests
+        on cells.run_id = requests.run_id and cells.cell_id = requests.cell_id
+    left join imports
+        on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
+    where requests.chunks_not_adding_up > 0 and imports.run_id is null
+    union all
+    select
+        cells.row_id,
+        'accounting does not add up: more cached than prompt tokens' as reason,
+    from cells
+    inner join requests
+        on cells.run_id = requests.run_id and cells.cell_id = requests.cell_id
+    where requests.cached_tokens > requests.prompt_tokens
+    union all
+    select
+        cells.row_id,
+        'no readable requests' as reason,
+    from cells
+    left join requests
+        on cells.run_id = requests.run_id and cells.cell_id = requests.cell_id
+    left join imports
+        on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
+    where requests.run_id is null and imports.run_id is null
+    union all
+    select
+        cells.row_id,
+        'the server of this import is a mock' as reason,
+    from cells
+    inner join imports
+        on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
+    where (imports.evidence ->> 'is_mock')::boolean
+    union all
+    select
+        cells.row_id,
+        'synthetic evidence beside measured: never mixed' as reason,
+    from cells
+    inner join runs on cells.run_id = runs.run_id
+    cross join measured
+    where runs.source = 'synthetic' and measured.runs > 0
+),
+
+final as (
+    select
+        row_id,
+        string_agg(distinct reason, '; ' order by reason) as reason,
+    from reasons
+    group by row_id
+)
+
+select * from final

@@ -1,0 +1,3 @@
+-- grain: one row per publishable row_id, nothing else
+select * from {{ ref('measured_rows') }}
+where standing = 'publishable'
