@@ -45,7 +45,7 @@ final as (
         rows_measured.workload,
         rows_measured.context_tokens,
         rows_measured.users,
-        rows_measured.ttft_ms_p50,
+        rows_measured.ttft_ms_mean,
         rows_measured.standing,
         standings.badness,
         grades.asked,

@@ -58,7 +58,8 @@ final as (
             else 'ratio'
         end as comparison_kind,
         case
-            when ratios.is_more_users then 1 / nullif(ratios.ratio, 0)
+            when ratios.is_more_users and ratios.ratio is not null
+                then ratios.compared_figure / nullif(ratios.figure, 0)
             else ratios.ratio
         end as comparison,
         case

@@ -13,7 +13,7 @@ configurations as (
 first_requests as (
     select
         run_id,
-        min(ttft_ms_p50) as ttft_ms,
+        min(ttft_ms_mean) as ttft_ms,
     from {{ ref('measured_rows') }}
     where workload = 'cold_start' and standing != 'invalid'
     group by run_id

@@ -49,7 +49,7 @@ cells as (
             case
                 when long_rows.workload = 'conversation_ramp'
                     then long_rows.last_turn_prompt_tokens
-                when long_rows.ttft_ms_p50 is not null
+                when long_rows.ttft_ms_mean is not null
                     then long_rows.context_tokens
             end
         ) as capacity_tokens,
@@ -58,7 +58,7 @@ cells as (
             as fresh_found,
         (sum(long_rows.asked) filter (where {{ fresh }}))::bigint
             as fresh_asked,
-        median(long_rows.ttft_ms_p50) filter (where {{ fresh }})
+        avg(long_rows.ttft_ms_mean) filter (where {{ fresh }})
             as fresh_ttft_ms,
         arg_max(long_rows.standing, long_rows.badness) filter (
             where {{ fresh }}
@@ -80,14 +80,14 @@ cells as (
         arg_max(long_rows.standing, long_rows.badness) filter (
             where {{ ramp }} and long_rows.last_turn_ttft_ms is not null
         ) as last_turn_{{ users }}_standing,
-        avg(costs.usd_per_mtok) filter (where {{ ramp }})
+        avg(costs.total_cost_usd_per_mtok) filter (where {{ ramp }})
             as ramp_{{ users }}_usd_per_mtok,
         arg_max(long_rows.standing, long_rows.badness) filter (
-            where {{ ramp }} and costs.usd_per_mtok is not null
+            where {{ ramp }} and costs.total_cost_usd_per_mtok is not null
         ) as ramp_{{ users }}_cost_standing,
         {%- endfor %}
         arg_min(long_rows.standing, long_rows.badness) filter (
-            where long_rows.ttft_ms_p50 is not null
+            where long_rows.ttft_ms_mean is not null
         ) as capacity_standing,
         list(long_rows.row_id order by long_rows.row_id) as row_ids,
     from long_rows

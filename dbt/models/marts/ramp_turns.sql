@@ -48,8 +48,11 @@ final as (
         -- the first token belongs to the prefill
         (turns.output_tokens - 1) / (nullif(turns.decode_ns, 0) / 1e9)
             as decode_tokens_per_s,
-        least(1.0, turns.overlap_ns / nullif(turns.decode_ns, 0))
-            as others_prefill_share,
+        -- least() skips nulls: no decode time would read as 1
+        case
+            when turns.decode_ns > 0
+                then least(1.0, turns.overlap_ns / turns.decode_ns)
+        end as others_prefill_share,
         grades.is_correct as is_recalled,
         grades.why as recall_reason,
         rows_measured.standing,
