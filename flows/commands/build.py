@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -48,19 +48,14 @@ def register(app: typer.Typer) -> None:
             )
 
 
-def _teller() -> Any:
-    """Progress on standard error: one changing line in a terminal, a line a step elsewhere."""
+def _teller() -> Callable[[str], None]:
+    """Progress on standard error: one changing line in a terminal; elsewhere a line a step, without dbt's nodes."""
     is_terminal = sys.stderr.isatty()
 
-    def say(event: dict[str, Any]) -> None:
-        if event["event"] == "node" and is_terminal:
-            total = f"/{event['total']}" if event.get("total") else ""
-            typer.echo(f"\r\033[K{event['number']}{total} {event['name']}", err=True, nl=False)
-        elif event["event"] == "load" and "runs" in event:
-            typer.echo(
-                f"{event['new_runs']} of {event['runs']} runs read, {event['bytes']:,} bytes", err=True
-            )
-        elif event["event"] == "check":
-            typer.echo(("\r\033[K" if is_terminal else "") + str(event["message"]), err=True)
+    def say(text: str) -> None:
+        if is_terminal:
+            typer.echo(f"\r\033[K{text[:100]}", err=True, nl=text.startswith("published"))
+        elif not text.startswith("dbt "):
+            typer.echo(text, err=True)
 
     return say

@@ -17,7 +17,7 @@ from contracts.errors import BadInput, BuildFailed
 from flows.warehouse.dbt import PROJECT, DbtProcess
 
 DATABASE = "weighbridge.duckdb"
-Event = Callable[[dict[str, Any]], None]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class BuildResult:
 def build_warehouse(
     raw: Path,
     warehouse: Path,
-    on_event: Event | None = None,
+    on_event: Tell | None = None,
     *,
     is_full: bool = False,
     on_loaded: Callable[[Path], None] | None = None,
 ) -> BuildResult:
     """Load what changed under `raw`, run dbt with its tests, check the contract, and publish.
 
-    on_event: told of every step, as {"event": "load" | "node" | "check" | "published", ...}. is_full: forget what
+    on_event: told of every step, in words. is_full: forget what
     earlier builds read, and hash and read all of raw again. on_loaded: called with the database under construction
     when dbt is done, before the contract is checked.
 
@@ -64,7 +64,7 @@ def build_warehouse(
             f"{raw} is not a folder", next_step="give the folder that holds <campaign>/<run_id>/ with --raw"
         )
     warehouse.mkdir(parents=True, exist_ok=True)
-    say = on_event or (lambda event: None)
+    say = on_event or (lambda text: None)
     seconds: dict[str, float] = {}
     with _locked(warehouse), _scratch(warehouse) as folder:
         started = time.monotonic()
@@ -74,16 +74,16 @@ def build_warehouse(
         with DbtProcess(folder, warehouse.resolve() / ".dbt") as dbt:
             from flows.warehouse.load import load
 
-            say({"event": "load", "message": "reading raw"})
+            say("reading raw")
             loaded = load(
                 raw,
                 database,
                 warehouse / "evidence",
-                lambda done, size: say({"event": "load", "done_bytes": done, "all_bytes": size}),
+                lambda done, size: say(f"{done / 1e6:,.0f} of {size / 1e6:,.0f} MB of raw read"),
             )
             _write_meta(database)
             seconds["load"] = time.monotonic() - started
-            say({"event": "load", "runs": loaded.runs, "new_runs": loaded.new, "bytes": loaded.bytes})
+            say(f"{loaded.new} of {loaded.runs} runs read, {loaded.bytes / 1e6:,.1f} MB")
             started = time.monotonic()
             arguments = ["build", "--threads", "2", "--fail-fast", "--exclude-resource-type", "unit_test"]
             if not is_full:
@@ -94,7 +94,7 @@ def build_warehouse(
         started = time.monotonic()
         if on_loaded:
             on_loaded(database)
-        say({"event": "check", "message": "checking the publication contract"})
+        say("checking the publication contract")
         from flows.warehouse.check import check_database
 
         summary = check_database(database)
@@ -104,7 +104,7 @@ def build_warehouse(
             from flows.warehouse.load import sweep_evidence
 
             sweep_evidence(published, warehouse / "evidence")
-    say({"event": "published", "database": str(published)})
+    say(f"published {published}")
     return BuildResult(
         database=published,
         runs=loaded.runs,

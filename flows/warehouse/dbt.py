@@ -15,7 +15,7 @@ from typing import Any
 from contracts.errors import BuildFailed
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
-Event = Callable[[dict[str, Any]], None]
+Tell = Callable[[str], None]
 
 
 class DbtProcess:
@@ -60,7 +60,7 @@ class DbtProcess:
         self._process.wait(timeout=60)
         self._errors.close()
 
-    def run(self, arguments: list[str], on_event: Event | None = None) -> None:
+    def run(self, arguments: list[str], on_event: Tell | None = None) -> None:
         """Run one dbt command. Raises BuildFailed, with the first failures, when dbt does not succeed."""
         fixed = [
             "--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT), "--target-path", str(self.target),
@@ -81,8 +81,8 @@ class DbtProcess:
                     raise _failed(event["failures"], self.target)
                 self._keep_parse()
                 return
-            if on_event:
-                on_event(event)
+            if on_event and event["event"] == "node":
+                on_event(f"dbt {event['number']}: {event['name']} {event['status']}")
         raise BuildFailed(
             f"dbt ended without an answer (exit {self._process.wait()})",
             evidence=str(self.target / "dbt_stderr.log"),
