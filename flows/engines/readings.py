@@ -392,7 +392,7 @@ def _search(pattern: str) -> Callable[[str], re.Match[str] | None]:
 
 
 _VLLM_VERSION = _search(r"vLLM API server version (\d\S*)|█ +version (\d\S*)|LLM engine \(v([^)\s]+)\)")
-_VLLM_KV = _search(r"\b(?:GPU|CPU|XPU|NPU|TPU|HPU|Neuron) KV cache size: ([\d,]+) tokens")
+_VLLM_KV = _search(r"\bKV cache size: ([\d,]+) tokens")
 _CONCURRENCY = _search(r"[Mm]aximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
 _BLOCKS = _search(r"# (?:GPU|cuda|CUDA|rocm|xpu|TPU|cpu) blocks: ([\d,]+)")
 _LOADING = _search(r"Model loading took ([\d.]+) (?:GiB|GB)(?: memory)? and ([\d.]+) seconds")
@@ -482,6 +482,11 @@ def _vllm_took(r: Reading, text: str, number: int, stamp: float | None) -> bool:
         means = True
     elif found := _OLD_WEIGHTS(text):
         _max_extra(r, "weight_gib", float(found[1]))
+        begun = start.stamps.get(f"load_begin {rank}")
+        if begun is not None and stamp is not None and stamp >= begun:
+            # Up to 0.7 no seconds are printed with it; the stamps are whole seconds.
+            start.maxima["load"] = max(stamp - begun, start.maxima.get("load", 0.0))
+            start.facts.extra["load_s_source"] = "log stamps"
         means = True
     if found := _WEIGHTS_ONLY(text):
         start.maxima["weights"] = max(float(found[1]), start.maxima.get("weights", 0.0))
@@ -513,6 +518,12 @@ def _vllm_compile(r: Reading, text: str, number: int, stamp: float | None) -> bo
     return False
 
 
+def _vllm_load_begin(r: Reading, text: str, number: int, stamp: float | None) -> bool:
+    if stamp is not None:
+        r.start.stamps.setdefault(f"load_begin {_rank(text)}", stamp)
+    return True
+
+
 def _model_len(r: Reading, text: str, number: int, stamp: float | None) -> bool:
     if not (found := _MODEL_LEN(text)):
         return False
@@ -527,7 +538,7 @@ def _offline(r: Reading, text: str, number: int, stamp: float | None) -> bool:
 
 
 _POOL = _search(r"KV Cache is allocated\..*#tokens: (\d+)")
-_SGL_TOTAL = _search(r"max_total_num_tokens?=(\d+)")
+_SGL_TOTAL = _search(r"[Mm]ax_total_num_tokens?=(\d+)")
 _SGL_RUNNING = _search(r"max_running_requests=(\d+)")
 _SGL_CONTEXT = _search(r"\bcontext_len=(\d+)")
 _SGL_LOAD = _search(r"Load weight end\..*?elapsed=([\d.]+) ?s")
@@ -623,6 +634,7 @@ _LLAMA_CTX = _search(
     r"(?:llama_context|llama_new_context_with_model|llama_init_from_model): n_ctx +=\s+(\d+)"
 )
 _LLAMA_SLOTS = _search(r"n_slots ?= ?(\d+)(?:, n_ctx_slot = (\d+))?")
+_LLAMA_KV_SIZE = _search(r"llama_kv_cache\w*: (?:kv_size = (\d+)|size = .*\( *(\d+) cells, .* 1/1 seqs\))")
 _LLAMA_NEW_SLOT = _search(r"new slot,? n_ctx(?:_slot)? ?= ?(\d+)")
 
 
@@ -646,6 +658,9 @@ def _llama_context(r: Reading, text: str, number: int, stamp: float | None) -> b
         facts.max_running_requests = int(found[1])
         if found[2]:
             facts.max_model_len = int(found[2])
+        return True
+    if (found := _LLAMA_KV_SIZE(text)) and facts.kv_tokens is None:
+        facts.kv_tokens = int(found[1] or found[2])
         return True
     if found := _LLAMA_NEW_SLOT(text):
         facts.max_model_len = facts.max_model_len or int(found[1])
@@ -713,6 +728,7 @@ FACTS: tuple[tuple[str, FactReader], ...] = (
     (" blocks: ", _vllm_blocks),
     (" took ", _vllm_took),
     ("model weights take", _vllm_took),
+    ("starting to load model", _vllm_load_begin),
     ("compil", _vllm_compile),
     ("cache the graph", _vllm_compile),
     ("using max model len", _model_len),
@@ -728,6 +744,7 @@ FACTS: tuple[tuple[str, FactReader], ...] = (
     ("xllamacpp ", _llama_build),
     ("n_ctx", _llama_context),
     ("n_slots", _llama_context),
+    ("llama_kv_cache", _llama_context),
     ("model", _llama_phases),
     ("weighbridge: effective", _own_settings),
     ("transformers_version", _transformers_version),

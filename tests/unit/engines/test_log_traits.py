@@ -144,6 +144,32 @@ def test_llama_server_is_ready_when_the_model_is_loaded_and_not_when_http_listen
     assert (reading.state, reading.facts.version) == ("ready", "b5177-80982e81")
 
 
+def test_old_vllm_prints_no_seconds_and_blocks_only() -> None:
+    text = [
+        "INFO 08-06 01:39:00 api_server.py:219] vLLM API server version 0.5.4",
+        "INFO 08-06 01:39:01 api_server.py:220] args: Namespace(block_size=32, enable_prefix_caching=False, max_num_seqs=256)",
+        "INFO 08-06 01:39:02 llm_engine.py:174] Initializing an LLM engine (v0.5.4) with config: model='m', max_seq_len=8192, enable_prefix_caching=False)",
+        "INFO 08-06 01:39:05 model_runner.py:720] Starting to load model m...",
+        "INFO 08-06 01:39:21 model_runner.py:732] Loading model weights took 7.1694 GB",
+        "INFO 08-06 01:39:23 gpu_executor.py:102] # GPU blocks: 1000, # CPU blocks: 2048",
+        "INFO:     Application startup complete.",
+    ]
+    facts = read_lines(text).facts
+    assert (facts.version, facts.load_s, facts.extra["weight_gib"]) == ("0.5.4", 16.0, 7.1694)
+    assert facts.kv_tokens == 32_000
+    assert facts.extra["kv_tokens_source"] == "derived: 1000 blocks x block size 32"
+    assert facts.max_model_len == 8192
+
+
+def test_the_oldest_sglang_words() -> None:
+    text = [
+        "Rank 0: Load weight ends.",
+        "Rank 1: Max_total_num_token=115621, max_prefill_num_token=19270, context_len=4096",
+    ]
+    facts = read_lines(text).facts
+    assert (facts.kv_tokens, facts.max_model_len) == (115_621, 4096)
+
+
 def test_an_empty_log_says_nothing() -> None:
     reading = read_lines([])
     assert (reading.engine, reading.state, reading.failure_class, reading.evidence) == (
