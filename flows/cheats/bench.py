@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -15,18 +16,21 @@ import duckdb
 
 from contracts.screens import SCREENS
 from flows import runs
-from flows.campaign_file import Campaign, Price
+from flows.campaign_file import Campaign, Price, WorkloadEntry
 from flows.cheats import edits, planning
 from flows.cheats.disturbance import disturbing
 from flows.cheats.matrix import Outcome
 from flows.cheats.scenario import Scenario
-from flows.engines import reference_recipe
+from flows.engines.models import find_gguf
 from flows.executions import Execution
 from flows.landing import RunFolder
+from flows.node import checkpoint
+from flows.recipe import Recipe
 from flows.workloads import fresh_document, probes
 from flows.workloads.base import CellPlan
 
 CAMPAIGN = "cheats"
+STAND_IN = "needle-2.8m"
 # The bench prices a CPU hour of the machine that it runs on; what it costs does not decide any screen but its own.
 PRICE = Price(usd_per_gpu_hour=0.08, key="cheat-bench-cpu", source="stated for the bench, not a market price",
               as_of=datetime.date(2026, 10, 1))  # fmt: skip
@@ -79,7 +83,7 @@ def group(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
     """Scenarios that may share a server: same server, claims and probes, and no edit of the whole run's records."""
     groups: dict[str, list[Scenario]] = {}
     for scenario in scenarios:
-        alone = any(edit.is_run_wide for edit in scenario.edit) or scenario.is_server_changed
+        alone = any(edit.is_run_wide for edit in scenario.edit)
         key = json.dumps(
             [
                 scenario.kind,
@@ -103,7 +107,7 @@ def run_group(
 ) -> list[Measured]:
     """One server, every window of its scenarios, and the run resealed into raw with what the scenarios edit."""
     head = members[0]
-    recipe = reference_recipe(head.server, name=f"cheat-{head.id}"[:60].rstrip("-"), claims=head.recipe)
+    recipe = _recipe(head)
     execution = Execution(
         campaign=_campaign(head),
         campaign_sha256=hashlib.sha256(CAMPAIGN.encode()).hexdigest(),
@@ -137,7 +141,8 @@ def run_group(
         run.finish()
     target = RunFolder.create(raw, CAMPAIGN, run.run.run_id)
     needle_id = needle.cell_id if needle else None
-    changes = [(edit, cell_id, needle_id) for scenario, cell_id in plans for edit in scenario.edit]
+    changes = [(_stand_in(), plans[0][1], needle_id)]
+    changes += [(edit, cell_id, needle_id) for scenario, cell_id in plans for edit in scenario.edit]
     edits.reseal(run.run.path, target, changes)
     return [Measured(scenario, cell_id, target, needle_id) for scenario, cell_id in plans]
 
@@ -185,12 +190,36 @@ def _campaign(head: Scenario) -> Campaign:
         name=CAMPAIGN,
         policy="strict",
         price=price,
-        recipes=[reference_recipe(head.server, name="cheat", claims=head.recipe)],
-        workloads=[],
+        recipes=[_recipe(head)],
+        workloads=[WorkloadEntry(name="sweep", workload="sweep", params=None)],
         probes=probes.Parameters(before=head.probes_before, after=head.probes_after),
         path=Path("cheats"),
         sha256="",
     )
+
+
+def _recipe(head: Scenario) -> Recipe:
+    settings = {
+        "name": f"cheat-{head.id}"[:60].rstrip("-"),
+        "engine": "reference",
+        "model": "default",
+        "args": ["--set", json.dumps(head.server, sort_keys=True)],
+        **head.recipe,
+    }
+    return Recipe.model_validate(settings)
+
+
+@functools.cache
+def _model_facts() -> dict[str, Any]:
+    facts = checkpoint.model_facts(find_gguf(STAND_IN), "reference")
+    assert facts is not None
+    return facts
+
+
+def _stand_in() -> edits.Edit:
+    """The reference server computes no model. Its rows stand for one of 2.8M parameters, whose facts are read from its
+    header; without such facts no ceiling could be computed and no row could publish."""
+    return edits.Edit(record="run_start", set={"model_facts": _model_facts()})
 
 
 def _needle_plan(members: list[Scenario], run: runs.RecipeRun) -> CellPlan:

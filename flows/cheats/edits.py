@@ -7,6 +7,7 @@ An edit `before_seal` is a lie under a valid seal: the file says what the edit s
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field, model_validator
 
-from contracts.records import KINDS
+from contracts.records import KINDS, SCHEMA_VERSION
 from flows.landing import RunFolder
 from flows.recipe import Strict
 
@@ -43,7 +44,9 @@ class Edit(Strict):
     first, last: only so many of those from the start or the end. cell: the cell whose records are edited, `own` (the
     scenario's) or `needle` (the run's needle cell). phase: for probes.
     set: field -> value, a dotted name reaches into a mapping. scale, add: for numbers (each element, for a list).
-    copy_from: field -> the field of the same record whose value it takes. drop: the records are left out.
+    copy_from: field -> the field of the same record whose value it takes. unique: text fields that get a value of
+    their own in every record. drop: the records are left out. insert: records that never were, as their own fields;
+    `times` of each.
     repeat: the records are written so many times. delete_file: the file is not landed at all.
     """
 
@@ -59,7 +62,10 @@ class Edit(Strict):
     scale: dict[str, float] = Field(default={})
     add: dict[str, float] = Field(default={})
     copy_from: dict[str, str] = Field(default={})
+    unique: list[str] = Field(default=[])
     drop: bool = False
+    insert: list[dict[str, Any]] = Field(default=[])
+    times: int = Field(default=1, ge=1)
     repeat: int = Field(default=1, ge=1)
     delete_file: bool = False
 
@@ -71,17 +77,26 @@ class Edit(Strict):
             raise ValueError(f"no record is called {self.record!r}; {hint}")
         fields = KINDS[self.record].__struct_fields__
         named = [*self.where, *self.set, *self.scale, *self.add, *self.copy_from, *self.copy_from.values()]
+        named += [*self.unique, *(name for record in self.insert for name in record)]
         for name in named:
             if name.split(".")[0] not in fields:
                 near = difflib.get_close_matches(name, fields, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise ValueError(f"{self.record} has no field {name!r}{hint}")
-        if (
-            not (self.set or self.scale or self.add or self.copy_from or self.drop or self.delete_file)
-            and self.repeat == 1
-        ):
+        changes = (
+            self.set,
+            self.scale,
+            self.add,
+            self.copy_from,
+            self.unique,
+            self.insert,
+            self.drop,
+            self.delete_file,
+        )
+        if not any(changes) and self.repeat == 1:
             raise ValueError(
-                "an edit that changes nothing; give set, scale, add, copy_from, drop, repeat or delete_file"
+                "an edit that changes nothing; give set, scale, add, copy_from, unique, insert, drop, repeat or "
+                "delete_file"
             )
         return self
 
@@ -119,8 +134,19 @@ def apply(edit: Edit, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
             _put(changed, name, _each(_get(changed, name), lambda value, amount=amount: value + amount))  # type: ignore[misc]
         for name, value in edit.set.items():
             _put(changed, name, value)
+        for name in edit.unique:
+            value = f"{_get(line, name)}/{place}".encode()
+            _put(changed, name, hashlib.sha256(value).hexdigest())
         edited += [changed] * edit.repeat
     return edited
+
+
+def inserted(edit: Edit, own: dict[str, str]) -> list[dict[str, Any]]:
+    """The records that an edit invents, with their kind, campaign, run and cell filled in."""
+    base = {"record": edit.record, "schema_version": SCHEMA_VERSION, **own}
+    if "cell_id" not in KINDS[edit.record].__struct_fields__:
+        base.pop("cell_id", None)
+    return [{**base, **record} for record in edit.insert for _ in range(edit.times)]
 
 
 def reseal(source: Path, target: RunFolder, edits: Iterable[tuple[Edit, str, str | None]]) -> list[str]:
@@ -128,32 +154,31 @@ def reseal(source: Path, target: RunFolder, edits: Iterable[tuple[Edit, str, str
 
     edits: (edit, cell id, needle cell id). Returns the edited files. The source stays as it was measured.
     """
-    wanted: dict[str, list[Edit]] = {}
-    later: dict[str, list[Edit]] = {}
+    own = {"campaign": target.campaign, "run_id": target.run_id}
+    wanted: dict[str, list[tuple[Edit, str]]] = {}
+    later: dict[str, list[tuple[Edit, str]]] = {}
     for edit, cell_id, needle in edits:
         name = edit.path(cell_id, needle)
-        (wanted if edit.when == "before_seal" else later).setdefault(name, []).append(edit)
-    for name in RunFolder(source).seals():
+        (wanted if edit.when == "before_seal" else later).setdefault(name, []).append((edit, cell_id))
+    landed = list(RunFolder(source).seals())
+    for name in [*landed, *(name for name in wanted if name not in landed)]:
         here = wanted.get(name, [])
-        if any(edit.delete_file for edit in here):
+        if any(edit.delete_file for edit, _ in here):
             continue
-        if not here:
-            part = target.part(name)
-            part.write_bytes((source / name).read_bytes())
-            target.land(name)
-            continue
-        lines = [msgspec.json.decode(line) for line in (source / name).read_bytes().splitlines() if line]
-        for edit in here:
-            lines = apply(edit, lines)
-        target.part(name).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        data = (source / name).read_bytes() if name in landed else b""
+        target.part(name).write_bytes(_edited(data, here, own) if here else data)
         target.land(name)
     for name, after in later.items():
         path = target.path / name
-        lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines() if line]
-        for edit in after:
-            lines = apply(edit, lines)
-        path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        path.write_bytes(_edited(path.read_bytes(), after, own))
     return sorted({*wanted, *later})
+
+
+def _edited(data: bytes, edits: list[tuple[Edit, str]], own: dict[str, str]) -> bytes:
+    lines = [msgspec.json.decode(line) for line in data.splitlines() if line]
+    for edit, cell_id in edits:
+        lines = [*apply(edit, lines), *inserted(edit, {**own, "cell_id": cell_id})]
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
 def _fits(line: dict[str, Any], where: dict[str, Any]) -> bool:

@@ -67,6 +67,8 @@ def _plan(load: Load, context: PlanContext, cell_id: str, *, source: str, repeat
         declares_sharing=load.declares_sharing,
         deadlines=Deadlines(**load.deadlines.model_dump()),
     )
+    if load.thinking is not None:
+        plan.params = {**plan.params, "thinking": load.thinking}
     if load.prompts.mode == "prefix":
         plan.asked_prompt_tokens = None
     return plan

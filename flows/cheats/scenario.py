@@ -68,6 +68,7 @@ class Load(Strict):
     cache_budget: list[float] = Field(default=[0.0, 0.01], min_length=2, max_length=2)
     api: Literal["chat", "completions", "responses"] = "chat"
     deadlines: Deadlines = Deadlines()
+    thinking: bool | None = None
     body: dict[str, Any] = Field(default={})
 
     @model_validator(mode="after")
@@ -94,7 +95,8 @@ class Scenario(Strict):
     """One scenario. times: a clean scenario is measured so often, each a cell of its own.
 
     expect: screens of which at least one must fail; `screen=unknown` for one that must say unknown; `raw` where the
-    build must refuse or quarantine the evidence. server: primitives of the reference server (docs/reference-server.md).
+    build must refuse or quarantine the evidence, or call the row invalid. needle_context_tokens: where the needles are
+    planted (null: at the row's own context). server: primitives of the reference server (docs/reference-server.md).
     recipe: what the run claims of its server, settings of flows.recipe.Recipe. price: of the campaign.
     """
 
@@ -114,6 +116,15 @@ class Scenario(Strict):
     probes_before: int = Field(default=1, ge=0, le=8)
     probes_after: int = Field(default=1, ge=0, le=8)
     has_needle: bool = True
+    needle_context_tokens: int | None = Field(default=None, ge=100)
+
+    @property
+    def needle_tokens(self) -> int:
+        """The context at which needles are planted: at least what the row's prompts have."""
+        longest = self.load.prompt_tokens + (
+            self.load.prompts.tokens * 2 if self.load.prompts.mode == "prefix" else 0
+        )
+        return self.needle_context_tokens or max(256, longest + 64)
 
     @model_validator(mode="after")
     def _check(self) -> Scenario:
@@ -141,8 +152,8 @@ def load_scenarios(folder: Path) -> list[Scenario]:
     paths = [folder] if folder.is_file() else sorted(
         path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml", ".json")
     )  # fmt: skip
-    found: list[Scenario] = Field(default=[])
-    places: dict[str, str] = Field(default={})
+    found: list[Scenario] = []
+    places: dict[str, str] = {}
     for path in paths:
         for scenario, where in _read(path):
             if scenario.id in places:
