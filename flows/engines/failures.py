@@ -48,7 +48,9 @@ def _rule(
     strength: Strength = "root",
     fatal: bool = False,
 ) -> Rule:
-    return Rule(failure_class, needle, re.compile(pattern, re.IGNORECASE), strength, fatal)
+    # Bounded gaps: an unbounded one inside another makes a hostile line cost minutes.
+    bounded = pattern.replace(".*", ".{0,400}")
+    return Rule(failure_class, needle, re.compile(bounded, re.IGNORECASE), strength, fatal)
 
 
 RULES: tuple[Rule, ...] = (

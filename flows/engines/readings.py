@@ -18,7 +18,7 @@ SECRET = re.compile(
     r"(?i)((?:api[-_]?key|token|password|secret|authorization)['\"]?\s*[:=]\s*\[?\s*['\"]?(?:bearer )?)"
     r"(?!None\b|\[?\]|\d+\b)[^\s'\",\])}]{4,}"
 )
-RULE_CHARS = 6_000  # enough for any error message; bounds what a backtracking expression can cost
+RULE_CHARS = 3_000  # enough for any error message; bounds what a backtracking expression can cost
 TEXT_CHARS = 500
 MATCHES_PER_CLASS = 40
 RANK = re.compile(

@@ -25,7 +25,8 @@ from flows.recipe import Recipe
 POLL_S = 0.1
 LOG_WINDOW_BYTES = 1 << 20  # what readiness is looked for in: the engine says it near the end
 RETRY_S = 0.5
-REFUSALS = 5
+REFUSALS = 5  # a 4xx will not go away by waiting
+ERRORS = 20  # a 500 may, once or twice
 FIRST_TOKEN_TIMEOUT_S = 300.0  # a first request may compile kernels
 SECRET_FLAG = re.compile(r"^--?[a-z-]*(api[-_]?key|password|secret|hf[-_]?token)([=].*)?$", re.IGNORECASE)
 
@@ -129,9 +130,9 @@ class _Bringing:
     def _first_token(
         self, client: httpx.Client, endpoint: str, process: Process | None, deadline: float
     ) -> None:
-        """Ask for one token until it comes. A refusal (4xx) that repeats will not go away by waiting."""
+        """Ask for one token until it comes, or until the server has said no often enough."""
         why = "not tried"
-        refusals = 0
+        refusals = {"4": 0, "500": 0}
         while time.monotonic() < deadline:
             for one in self.processes:
                 if not one.is_alive:
@@ -140,13 +141,15 @@ class _Bringing:
             is_served, why = http.ask_one_token(client, endpoint, self.model, left)
             if is_served:
                 return
-            refusals += why[:1] == "4"
-            if refusals >= REFUSALS:
+            for sign in refusals:
+                refusals[sign] += why.startswith(sign)
+            if refusals["4"] >= REFUSALS or refusals["500"] >= ERRORS:
                 break
             time.sleep(RETRY_S)
         if process is None:
             raise self._unreachable(endpoint, why)
-        raise self._failure(process, timed_out=True, note=f"no first token: {why}")
+        answered = why[:1] in ("4", "5")
+        raise self._failure(process, timed_out=True, note=f"no first token: {why}", answered=answered)
 
     def _read_facts(self, client: httpx.Client, endpoints: list[str]) -> EngineFacts:
         """The first server's log and answers; what its siblings say otherwise is noted under `extra`."""
@@ -177,8 +180,14 @@ class _Bringing:
         reading = LogReading(None, "failed", failure_class, evidence=evidence)
         return BringUpFailed(failure_class, f"no first token: {why}", reading, [], [part], [why])
 
-    def _failure(self, process: Process, timed_out: bool = False, note: str | None = None) -> BringUpFailed:
+    def _failure(
+        self, process: Process, timed_out: bool = False, note: str | None = None, answered: bool = False
+    ) -> BringUpFailed:
         reading, failure_class, summary = explain_end(self.engine, process, timed_out)
+        if answered and failure_class == "timeout":
+            # It was up and said no: that is no timeout, and the classes have no other word for it.
+            failure_class = reading.failure_class = "unknown"
+            summary = "the server answers, but gives no token"
         if note:
             summary = f"{summary} ({note})"
         log_tail = tail(process.log, 40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,8 +123,8 @@ def test_speculation_is_what_the_server_says_it_does(run: RunFolder) -> None:
     [
         ({"args": ["--ctx-sise", "1"]}, "bad_argument", "unrecognized arguments"),
         ({"model": "/no/such/model.gguf"}, "model_not_found", "failed to open GGUF"),
-        # 4 KB a token: a gigabyte of address space holds the model and the libraries, and not 400 MB of KV.
-        ({"context_tokens": 10_000_000, "args": ["--address-space-gib", "1.5"]}, "host_oom", "allocate"),
+        # 4 KB a token: a gigabyte of address space and a half holds the model and the libraries, and not 8 GB of KV.
+        ({"context_tokens": 2_000_000, "args": ["--address-space-gib", "1.5"]}, "host_oom", "allocate"),
         ({"args": ["--api-key", "abc"]}, "bad_argument", "would be written to raw"),
         ({"data_parallel": 2}, "bad_argument", "no data_parallel"),
         ({"launcher": ["/no/such/llama-server"]}, "dependency_missing", "cannot run"),
@@ -152,6 +153,23 @@ def test_a_truncated_model_is_refused_by_the_engine(run: RunFolder, tmp_path: Pa
     with pytest.raises(BringUpFailed) as raised:
         bring_up(recipe(model=str(cut)), run)
     assert raised.value.failure_class == "model_not_found"
+
+
+def test_a_server_that_answers_without_a_token_is_not_ready(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.engines.start.RETRY_S", 0.01)
+    healthy = (
+        "import http.server as h, sys\n"
+        "class A(h.BaseHTTPRequestHandler):\n"
+        "  def do_GET(s): s.send_response(200); s.end_headers()\n"
+        "  def do_POST(s): s.send_response(500); s.end_headers()\n"
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[-1])), A).serve_forever()\n"
+    )
+    with pytest.raises(BringUpFailed) as raised:
+        bring_up(recipe(launcher=[sys.executable, "-c", healthy]), run)
+    assert raised.value.failure_class == "unknown"
+    assert "500 on /v1/chat/completions" in raised.value.summary
 
 
 def test_a_server_that_dies_is_seen_and_explained(served: Served) -> None:

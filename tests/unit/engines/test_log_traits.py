@@ -228,6 +228,13 @@ def test_one_endless_line_is_read_in_pieces(tmp_path: Path) -> None:
     assert reading.evidence[0]["line"] == 2
 
 
+def test_a_hostile_line_costs_little() -> None:
+    started = time.process_time()
+    for words in ("Error fp8 ", "connection TCPStore ", "capability error sm_8 ", "mamba pool slots "):
+        read_lines([words * 6_000])
+    assert time.process_time() - started < 10.0
+
+
 def test_the_command_prints_the_agreed_object(tmp_path: Path) -> None:
     path = tmp_path / "vllm.log"
     path.write_text(VLLM_START)
