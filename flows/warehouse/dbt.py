@@ -22,11 +22,11 @@ class DbtProcess:
     """dbt, importing itself while others work. Use as a context manager: the process never outlives it.
 
     folder: where the database lies; also dbt's working folder. target: where dbt keeps its artefacts; a parse kept
-    there makes the next one fast.
+    there makes the next one fast. profiles: where profiles.yml lies.
     """
 
-    def __init__(self, folder: Path, target: Path) -> None:
-        self.folder, self.target = folder, target
+    def __init__(self, folder: Path, target: Path, profiles: Path = PROJECT) -> None:
+        self.folder, self.target, self.profiles = folder, target, profiles
         target.mkdir(parents=True, exist_ok=True)
         self._take_parse()
         environment = os.environ | {
@@ -63,7 +63,7 @@ class DbtProcess:
     def run(self, arguments: list[str], on_event: Tell | None = None) -> None:
         """Run one dbt command. Raises BuildFailed, with the first failures, when dbt does not succeed."""
         fixed = [
-            "--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT), "--target-path", str(self.target),
+            "--project-dir", str(PROJECT), "--profiles-dir", str(self.profiles), "--target-path", str(self.target),
             "--log-path", str(self.target), "--log-level", "warn", "--log-level-file", "none", "--no-use-colors",
         ]  # fmt: skip
         command = {"arguments": [*arguments, *fixed]}
