@@ -311,6 +311,10 @@ class RecipeRun:
             load.recover_window(run, plan.cell_id)
             self._land_cell(plan, state, note, opened_at, None)
             raise
+        if window is not None and plan.shape.stop_after_s is not None:
+            # A window that the clock ends was planned to last, not to hold a number of requests: what was prepared
+            # beyond its end was never due, and the load writes no record of it.
+            plan.planned_requests = window.planned
         if not served.is_alive():
             self.is_engine_dead = True
             death = served.death()
