@@ -25,6 +25,9 @@ NOT_CARRIED: dict[str, frozenset[str]] = {
 # What the digest writes in place of a request's gaps. The first gap is the wait for the first token and is left out
 # of minimum and maximum, which are null where fewer than two chunks came.
 GAP_FIELDS = ("gap_count", "gap_sum_ns", "gap_min_ns", "gap_max_ns", "gap_negative_count")
+# Kept whole only where several users share a window (ramps, interference): how one user's tokens came while another's
+# prompt was prefilled cannot be read from a sum. Null for every other request.
+USER_GAPS = "user_gap_ns"
 
 
 @dataclass(frozen=True)

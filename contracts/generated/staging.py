@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contracts.fields import GAP_FIELDS, fields_of
+from contracts.fields import GAP_FIELDS, USER_GAPS, fields_of
 from contracts.records import KINDS
 
 # record kind -> (staging model, grain)
@@ -47,7 +47,7 @@ def _model(kind: str, table: str, grain: str) -> str:
             lines.append(f"    {name},")
     lines += ["    file,", "    line,"]
     if kind == "request":
-        lines += [f"    {name}," for name in GAP_FIELDS]
+        lines += [f"    {name}," for name in (*GAP_FIELDS, USER_GAPS)]
     lines.append(f"from {{{{ source('raw', '{table}') }}}}")
     return "\n".join(lines) + "\n"
 

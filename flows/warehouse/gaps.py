@@ -109,6 +109,20 @@ def per_request(gaps: Gaps) -> dict[str, pa.Array]:
     }
 
 
+def of_users(gaps: Gaps, is_users: Sequence[bool]) -> pa.Array:
+    """The gaps of the requests that belong to a user, whole; null for the others (contracts.fields.USER_GAPS)."""
+    if not any(is_users):
+        return pa.nulls(len(is_users), pa.list_(pa.int64()))
+    ends = np.cumsum(gaps.counts)
+    return pa.array(
+        [
+            gaps.values[end - count : end] if is_wanted else None
+            for end, count, is_wanted in zip(ends, gaps.counts, is_users, strict=True)
+        ],
+        pa.list_(pa.int64()),
+    )
+
+
 def between_chunks(gaps: Gaps, wanted: np.ndarray) -> np.ndarray:
     """The gaps of the wanted requests (a mask), without each one's first."""
     counts, values = gaps.counts, gaps.values

@@ -267,6 +267,7 @@ def _batch(
     if kind.kind == "request":
         found = gaps.read_gaps([record.chunk_gap_ns for record in records])
         arrays += gaps.per_request(found).values()
+        arrays.append(gaps.of_users(found, [record.user is not None for record in records]))
         wanted = np.fromiter((r.outcome == "ok" and r.phase == "timed" for r in records), bool, len(records))
         reading.between.append(gaps.between_chunks(found, wanted))
     return pa.RecordBatch.from_arrays(arrays, schema=kind.schema)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from contracts.fields import GAP_FIELDS, fields_of
+from contracts.fields import GAP_FIELDS, USER_GAPS, fields_of
 from contracts.records import KINDS, Record
 
 _ARROW = {
@@ -66,6 +66,7 @@ def shape(kind: str) -> Shape:
     schema += [pa.field("file", pa.string()), pa.field("line", pa.int64())]
     if kind == "request":
         schema += [pa.field(name, pa.int64()) for name in GAP_FIELDS]
+        schema.append(pa.field(USER_GAPS, pa.list_(pa.int64())))
     return Shape(
         kind=kind,
         decoder=msgspec.json.Decoder(_strict(KINDS[kind])),

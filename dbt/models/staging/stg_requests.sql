@@ -48,4 +48,5 @@ select
     gap_min_ns,
     gap_max_ns,
     gap_negative_count,
+    user_gap_ns,
 from {{ source('raw', 'request') }}
