@@ -312,6 +312,8 @@ class Reading:
         facts.phases_s.pop("load", None)
         if facts.load_s is not None:
             facts.phases_s["weights"] = facts.phases_s.get("weights", facts.load_s)
+        if "kv_begin" in start.stamps and start.stamps.get("kv_end", -1.0) >= start.stamps["kv_begin"]:
+            facts.phases_s["kv"] = round(start.stamps["kv_end"] - start.stamps["kv_begin"], 3)
         first = start.stamps.get("first")
         for name in READY_FOR.get(engine, READY_FOR[None]):
             at = start.stamps.get(f"ready_{name}")
@@ -446,6 +448,7 @@ def _vllm_kv(r: Reading, text: str, number: int, stamp: float | None) -> bool:
         ranks = RANK.findall(text[:200])
         engine = next((rank for rank in ranks if "EngineCore" in rank), "")
         engine = re.sub(r" pid=\d+", "", engine).strip("()") or "engine"
+        _mark(r.start, "kv_end", stamp)
         tokens = _int(found[1])
         # Ranks of one engine may print each its own; the engine uses the least.
         r.start.kv_by_engine[engine] = min(tokens, r.start.kv_by_engine.get(engine, tokens))
@@ -461,6 +464,7 @@ def _vllm_kv(r: Reading, text: str, number: int, stamp: float | None) -> bool:
     if found := _AVAILABLE(text):
         facts = r.start.facts
         value = float(found[1])
+        _mark(r.start, "kv_begin", stamp)
         facts.extra["kv_available_gib"] = min(value, facts.extra.get("kv_available_gib", value))
         means = True
     return means
@@ -553,6 +557,7 @@ def _sglang_pool(r: Reading, text: str, number: int, stamp: float | None) -> boo
     if not (found := _POOL(text)):
         return False
     tokens = int(found[1])
+    _mark(r.start, "kv_end", stamp)
     if tokens not in r.start.pools:
         r.start.pools.append(tokens)
     return True
@@ -586,6 +591,8 @@ def _sglang_args(r: Reading, text: str, number: int, stamp: float | None) -> boo
 
 def _sglang_load(r: Reading, text: str, number: int, stamp: float | None) -> bool:
     start, rank = r.start, _rank(text)
+    if "Load weight end" in text:
+        _mark(start, "kv_begin", stamp)
     if found := _SGL_LOAD(text):
         _add(start, "weights", rank, float(found[1]))
         start.maxima["load"] = max(float(found[1]), start.maxima.get("load", 0.0))
@@ -659,6 +666,10 @@ def _llama_context(r: Reading, text: str, number: int, stamp: float | None) -> b
         if found[2]:
             facts.max_model_len = int(found[2])
         return True
+    if "KV buffer size" in text:
+        _mark(r.start, "kv_begin", stamp)
+    if "llama_kv_cache: size" in text:
+        _mark(r.start, "kv_end", stamp)
     if (found := _LLAMA_KV_SIZE(text)) and facts.kv_tokens is None:
         facts.kv_tokens = int(found[1] or found[2])
         return True
@@ -710,6 +721,11 @@ def _transformers_version(r: Reading, text: str, number: int, stamp: float | Non
 def _add(start: _Start, name: str, rank: str, seconds: float) -> None:
     """Seconds add up within a rank (target and draft model); ranks run side by side, so their maximum counts."""
     start.sums[(name, rank)] = start.sums.get((name, rank), 0.0) + seconds
+
+
+def _mark(start: _Start, name: str, stamp: float | None) -> None:
+    if stamp is not None:
+        start.stamps.setdefault(name, stamp)
 
 
 def _max_extra(r: Reading, name: str, value: float) -> None:

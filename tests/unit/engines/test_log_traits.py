@@ -20,6 +20,7 @@ VLLM_START = """\
 (EngineCore_DP0 pid=2) INFO 03-01 10:00:05 [core.py:101] Initializing a V1 LLM engine (v0.17.0) with config: model='m', max_seq_len=4096, kv_cache_dtype=auto, enable_prefix_caching=False, quantization=None
 (EngineCore_DP0 pid=2) INFO 03-01 10:00:20 [gpu_model_runner.py:4338] Model loading took 14.37 GiB memory and 12.5 seconds
 (EngineCore_DP0 pid=2) INFO 03-01 10:00:40 [monitor.py:35] torch.compile takes 18.25 s in total
+(EngineCore_DP0 pid=2) INFO 03-01 10:00:40 [gpu_worker.py:424] Available KV cache memory: 41.81 GiB
 (EngineCore_DP0 pid=2) INFO 03-01 10:00:41 [kv_cache_utils.py:1314] GPU KV cache size: 782,800 tokens
 (EngineCore_DP0 pid=2) INFO 03-01 10:00:41 [kv_cache_utils.py:1319] Maximum concurrency for 4,096 tokens per request: 191.11x
 (EngineCore_DP0 pid=2) INFO 03-01 10:00:50 [gpu_model_runner.py:5360] Graph capturing finished in 9 secs, took -0.41 GiB
@@ -45,7 +46,7 @@ def test_a_start_reads_whole() -> None:
     assert facts.prefix_caching is False  # asked for, and turned off by the engine
     assert (facts.max_model_len, facts.max_running_requests) == (4096, 16)
     assert facts.phases_s == {
-        "weights": 12.5, "compile": 18.25, "graph_capture": 9.0, "engine_init": 30.0, "ready": 50.0,
+        "weights": 12.5, "compile": 18.25, "graph_capture": 9.0, "engine_init": 30.0, "kv": 1.0, "ready": 50.0,
     }  # fmt: skip
     assert "s3cr3t-key" not in repr(reading.evidence)
 
@@ -55,7 +56,7 @@ def test_colours_nul_bytes_and_progress_bars_hide_nothing() -> None:
     for line in lines(VLLM_START):
         noisy.append(f"\x1b[1;36m{line[:10]}\x1b[0;0m{line[10:]}")
     noisy[4] = "\0\0Loading shards:  50%|#####     | 1/2\rLoading shards: 100%|##########| 2/2\r" + noisy[4]
-    noisy[6] = "^@^@" + noisy[6]
+    noisy[7] = "^@^@" + noisy[7]
     reading = read_lines(noisy)
     assert (reading.state, reading.facts.kv_tokens, reading.facts.load_s) == ("ready", 782_800, 12.5)
 
@@ -81,7 +82,7 @@ def test_a_request_error_after_ready_ends_nothing() -> None:
 
 
 def test_the_last_of_several_starts_counts() -> None:
-    first = lines(VLLM_START.replace("782,800", "1,000"))[:8]
+    first = lines(VLLM_START.replace("782,800", "1,000"))[:9]
     failed = [*first, "(EngineCore_DP0 pid=2) ValueError: No available memory for the cache blocks."]
     reading = read_lines(failed + lines(VLLM_START))
     assert (reading.state, reading.facts.kv_tokens) == ("ready", 782_800)
@@ -92,7 +93,7 @@ def test_the_last_of_several_starts_counts() -> None:
 
 def test_data_parallel_engines_keep_their_own_kv_and_are_not_added_up() -> None:
     both = lines(VLLM_START)
-    both.insert(7, both[6].replace("DP0", "DP1").replace("782,800", "700,000"))
+    both.insert(8, both[7].replace("DP0", "DP1").replace("782,800", "700,000"))
     facts = read_lines(both).facts
     assert facts.kv_tokens == 700_000
     assert facts.extra["kv_tokens_by_engine"] == {"EngineCore_DP0": 782_800, "EngineCore_DP1": 700_000}
@@ -255,7 +256,7 @@ def test_the_command_prints_the_agreed_object(tmp_path: Path) -> None:
         "engine": "vllm", "version": "0.17.0", "state": "ready", "failure_class": None, "kv_tokens": 782_800,
         "max_concurrency": 191.11, "load_s": 12.5,
     }  # fmt: skip
-    assert answer["evidence"][0]["line"] == 11
+    assert answer["evidence"][0]["line"] == 12
     words = CliRunner().invoke(app, ["log", str(path), "--engine", "vllm"]).stdout
     assert "vllm 0.17.0: ready" in words
 
