@@ -26,12 +26,16 @@ class Field:
 
 @dataclass
 class Cell:
-    """A cell as text. standing: its own, or its row's; null where there is none. is_chip: the cell is the standing."""
+    """A cell as text. standing: its own, or its row's; null where there is none.
+
+    is_chip: the cell is the standing. is_figure: it was measured, so its standing decides how it is set.
+    """
 
     text: str
     standing: str | None = None
     is_quotable: bool = True
     is_chip: bool = False
+    is_figure: bool = False
 
 
 @dataclass
@@ -121,7 +125,10 @@ def make_table(
         for each in shown
     ]
     return Table(
-        heads, [[_cell(each, row) for each in shown] for row in rows], caption, is_published=is_published
+        heads,
+        [[_cell(each, row, types) for each in shown] for row in rows],
+        caption,
+        is_published=is_published,
     )
 
 
@@ -147,11 +154,15 @@ def with_interval(column: str, low: str, high: str) -> Callable[[Row], str]:
     return value
 
 
-def _cell(each: Field, row: Row) -> Cell:
+def _cell(each: Field, row: Row, types: dict[str, str]) -> Cell:
     text = _text(each, row)
     standing = row.get(each.standing) if each.standing else row.get("standing")
     return Cell(
-        text, standing, standing in (None, *QUOTABLE), is_chip=each.column == "standing" and bool(text)
+        text,
+        standing,
+        is_quotable=standing in (None, *QUOTABLE),
+        is_chip=each.column == "standing" and bool(text),
+        is_figure=bool(each.standing) or (_is_number(each, types) and each.column not in KEY_COLUMNS),
     )
 
 
@@ -170,6 +181,13 @@ def _text(each: Field, row: Row) -> str:
 
 # Columns whose values are identifiers of this project, which read better with spaces.
 WORD_COLUMNS = frozenset({"workload", "metric", "under_test", "axis", "phase", "state"})
+
+
+# Numbers that say what was asked, not what came out: a standing does not touch them.
+KEY_COLUMNS = frozenset(
+    {"concurrency", "users", "turn", "context_tokens", "repeat", "attempt", "gpus", "base_gpus", "changed_gpus", "island",
+     "configured_tokens", "hours", "price_usd_per_gpu_hour", "base_n", "changed_n"}
+)  # fmt: skip
 
 
 def _is_number(each: Field, types: dict[str, str]) -> bool:

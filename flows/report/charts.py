@@ -204,7 +204,7 @@ def against_turn(rows: Sequence[Row], y: str, y_title: str) -> dict[str, Any]:
         color=_colour(alt, "series", series),
     )
     is_publishable = alt.datum.standing == "publishable"
-    points = base.mark_point(size=56, strokeWidth=1.8).encode(
+    points = base.mark_point(size=56, strokeWidth=1.8, opacity=1).encode(
         fill=_fill(alt, _colour(alt, "series", series)),
         tooltip=[alt.Tooltip(f"{name}:{'N' if name in ('series', 'standing') else 'Q'}") for name in keep],
     )
@@ -221,25 +221,23 @@ def bars(
     drawn = [row for row in rows if row.get(value) is not None]
     labels = list(dict.fromkeys(row[label] for row in drawn))
     kinds = list(dict.fromkeys(row[colour] for row in drawn)) if colour else []
-    # An empty series is fed to the same channels, so that one spec serves both.
     keep = [label, value, "standing", *([colour] if colour else [])]
-    hue = _colour(alt, colour, kinds) if colour else alt.value(PALETTE[0])
-    fill = (
-        _fill(alt, hue)
-        if colour
-        else alt.condition(
-            alt.datum.standing == "publishable", alt.value(PALETTE[0]), alt.value("transparent")
-        )
-    )
     encoding: dict[str, Any] = {
         "x": alt.X(f"{value}:Q", title=title).scale(zero=True),
         "y": alt.Y(f"{label}:N", sort=labels, title=None).axis(labelLimit=320, grid=False),
-        "stroke": hue,
-        "fill": fill,
         "tooltip": [alt.Tooltip(f"{name}:{'Q' if name == value else 'N'}") for name in keep],
     }
+    is_publishable = alt.datum.standing == "publishable"
     if colour:
+        legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=4)
+        stroke = (
+            alt.Stroke(f"{colour}:N").scale(domain=kinds, range=list(PALETTE[: len(kinds)])).legend(legend)
+        )
+        encoding |= {"fill": _fill(alt, _colour(alt, colour, kinds)), "stroke": stroke}
         encoding["yOffset"] = alt.YOffset(f"{colour}:N", sort=kinds)
+    else:
+        encoding["stroke"] = alt.value(PALETTE[0])
+        encoding["fill"] = alt.condition(is_publishable, alt.value(PALETTE[0]), alt.value("transparent"))
     chart = alt.Chart(_data(alt, drawn, keep)).mark_bar(strokeWidth=1.4).encode(**encoding)
     return _finish(chart, height=max(50, (16 * max(len(kinds), 1) + 12) * len(labels)))
 
@@ -296,10 +294,11 @@ def _finish(chart: Any, height: int) -> dict[str, Any]:
     spec["config"] = {
         "background": None,
         "view": {"stroke": None},
-        "font": "inherit",
+        # Vega measures labels with this, so it must be a real list, the page's own.
+        "font": "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', sans-serif",
         "axis": {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": 500, "titlePadding": 8,
                  "domainOpacity": 0.6, "tickOpacity": 0.6, "labelPadding": 4},
         "legend": {"labelFontSize": 11, "titleFontSize": 11, "symbolSize": 70},
-        "autosize": {"type": "fit", "contains": "padding"},
+        "autosize": {"type": "fit-x", "contains": "padding"},
     }  # fmt: skip
     return spec

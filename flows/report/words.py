@@ -140,10 +140,32 @@ def say_number(value: Any, digits: int | None = None) -> str:
     return f"{value:,.{digits}f}"
 
 
+# Digits after the point by the end of a name, so that a column of figures lines up.
+_SUFFIX_DIGITS = (
+    ("usd_per_gpu_hour", 2), ("usd_per_mtok", 4), ("usd", 4), ("share", 3), ("score", 3), ("ratio", 2), ("slowdown", 2),
+    ("ms", 1), ("tokens_per_s", 1), ("_s", 1), ("hours", 2), ("mfu", 3), ("mbu", 3), ("per_hour", 3),
+)  # fmt: skip
+
+
+def digits_of(column: str) -> int | None:
+    """Digits after the point for a column's figures: its entry's, else by the end of its name, else None."""
+    if column in QUANTITIES:
+        return QUANTITIES[column].digits
+    stem = column
+    for tail in (*_STATISTICS, "_alone", "_slowest"):
+        stem = stem.removesuffix(tail)
+    if "usd_per_mtok" in stem:
+        return 4
+    return next((digits for suffix, digits in _SUFFIX_DIGITS if stem.endswith(suffix)), None)
+
+
 def say(column: str, value: Any) -> str:
     """A value of `column` as text, with that column's digits and no unit."""
-    quantity = QUANTITIES.get(column)
-    return say_number(value, quantity.digits if quantity else None)
+    digits = digits_of(column)
+    # A figure too small for its column's digits would read as nothing.
+    if isinstance(value, float) and digits is not None and value != 0 and abs(value) < 0.5 * 10**-digits:
+        digits = None
+    return say_number(value, digits)
 
 
 def say_tokens(count: int | None) -> str:
