@@ -14,8 +14,17 @@ from contracts.records import ErrorClass, Outcome, Request
 from flows.load.clock import Epoch
 from flows.load.plan import WindowSpec
 from flows.load.planfile import PlanLine
+from flows.load.runs_of_text import TextRun, decode_text, find_runs
 from flows.load.spool import Frame, FrameHeader
-from flows.load.streams import Reading, read_answer, read_body
+from flows.load.streams import (
+    ChunkReader,
+    Reading,
+    judge_end,
+    read_answer,
+    read_body,
+    reader_of,
+    take_events,
+)
 
 encode_record = msgspec.json.Encoder().encode
 
@@ -57,11 +66,83 @@ def unframe(payload: bytes, instants: Iterable[int], lengths: Iterable[int]) -> 
 
 def read_frame(frame: Frame, line: PlanLine) -> Reading:
     """What the answer of one frame says."""
+    if line.is_streamed and line.kind != "responses":
+        reading = _read_by_runs(frame, line)
+        if reading is not None:
+            return reading
     pieces, instants = unframe(frame.payload, frame.instants, frame.lengths)
     data = b"".join(pieces)
     if not line.is_streamed:
         return read_answer(data, instants[-1] if instants else 0, line.kind)
     return read_body(data, list(accumulate(map(len, pieces))), instants, line.kind)
+
+
+def _read_by_runs(frame: Frame, line: PlanLine) -> Reading | None:
+    """Read runs of like chunks at once and the rest as ever; None where the answer has no such run."""
+    payload = frame.payload
+    body_at = payload.find(b"\r\n\r\n") + 4
+    head = payload[:body_at].lower()
+    if body_at < 4 or b"transfer-encoding: chunked" not in head or b"content-encoding" in head:
+        return None
+    runs = find_runs(payload, body_at)
+    if not runs:
+        return None
+    ends = list(accumulate(frame.lengths))
+    times = frame.instants.tolist()
+    body = _Body()
+    reader = reader_of(line.kind)
+    at = segment = 0
+    try:
+        for run in runs:
+            segment = _feed(body, payload, at, run.start, ends, times, segment)
+            if not _take_all(body, reader):
+                return None
+            instants = []
+            for end in run.line_ends:
+                while ends[segment] < end:
+                    segment += 1
+                instants.append(times[segment])
+            reader.take_run(instants, _join(run), run.is_thought)
+            at = run.stop
+        _feed(body, payload, at, len(payload), ends, times, segment)
+        if not _take_all(body, reader, is_last=True):
+            return None
+    except (httptools.HttpParserError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return judge_end(reader.finish(), b"")
+
+
+def _feed(
+    body: _Body, payload: bytes, start: int, stop: int, ends: list[int], times: list[int], segment: int
+) -> int:
+    """Take the framing off payload[start:stop], socket read by socket read. Returns the read that it ends in."""
+    at = start
+    while at < stop:
+        while ends[segment] <= at:
+            segment += 1
+        end = min(stop, ends[segment])
+        body.at = times[segment]
+        body.parser.feed_data(payload[at:end])
+        at = end
+    return segment
+
+
+def _take_all(body: _Body, reader: ChunkReader, is_last: bool = False) -> bool:
+    """Read the events between two runs. False when a run would begin in the middle of an event."""
+    data = b"".join(body.pieces)
+    if not is_last and data and not data.endswith(b"\n\n"):
+        return False
+    take_events(reader, data, list(accumulate(map(len, body.pieces))), body.instants)
+    body.pieces.clear()
+    body.instants.clear()
+    return True
+
+
+def _join(run: TextRun) -> str:
+    whole = b"".join(run.texts)
+    if b"\\" not in whole:
+        return whole.decode("utf-8")
+    return "".join(decode_text(text) for text in run.texts)
 
 
 def request_record(spec: WindowSpec, line: PlanLine, frame: Frame, process: int, epoch: Epoch) -> Request:

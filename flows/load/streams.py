@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import accumulate
+from operator import eq
 from typing import Any
 
 import msgspec
@@ -96,16 +97,27 @@ def read_stream(chunks: list[tuple[int, bytes]], kind: Kind = "chat") -> Reading
 
 def read_body(data: bytes, ends: list[int], instants: list[int], kind: Kind) -> Reading:
     """`read_stream` over joined bytes: ends[i] is the offset in `data` where the piece read at instants[i] stops."""
-    reader = _Responses() if kind == "responses" else _Choices()
-    piece, known, is_stream = 0, len(ends), False
+    reader = reader_of(kind)
+    take_events(reader, data, ends, instants)
+    return judge_end(reader.finish(), data)
+
+
+def take_events(reader: ChunkReader, data: bytes, ends: list[int], instants: list[int]) -> None:
+    """Give every event of the joined body to the reader, with the instant of the read that ended its line."""
+    piece, known = 0, len(ends)
     for end, field, payload in _events(data):
         while piece < known - 1 and ends[piece] < end:
             piece += 1
-        at = instants[piece] if instants else 0
-        is_stream = True
-        reader.take(at, field, payload)
-    reading = reader.finish()
-    if not is_stream:
+        reader.take(instants[piece] if instants else 0, field, payload)
+
+
+def reader_of(kind: Kind) -> ChunkReader:
+    return ResponseReader() if kind == "responses" else ChunkReader()
+
+
+def judge_end(reading: Reading, data: bytes) -> Reading:
+    """Say how the answer ended, once all of it was read. data: the body, for one that was no stream at all."""
+    if not reading.event_count:
         reading.error_class, reading.error_detail = _not_a_stream(data)
     elif reading.error_class is None:
         if not reading.is_done and reading.finish_reason is None:
@@ -222,7 +234,7 @@ def _is_open(held: list[bytes]) -> bool:
     return held[0].lstrip()[:1] == b"{"
 
 
-class _Choices:
+class ChunkReader:
     """Chat and completions chunks."""
 
     def __init__(self) -> None:
@@ -232,7 +244,8 @@ class _Choices:
         self.calls: dict[tuple[int, int], dict[str, Any]] = {}
         self.usage: dict[str, Any] | None = None
         self.timings: dict[str, Any] | None = None
-        self.counted: int | None = 0
+        self.counted = 0
+        self.has_detail = False  # token ids or log probabilities were told
 
     def take(self, at: int, field: bytes, payload: bytes) -> None:
         reading = self.reading
@@ -244,7 +257,7 @@ class _Choices:
             self.fail("error_in_stream", _quote(payload))
             return
         try:
-            chunk = _decode_chunk(payload)
+            chunk: _Chunk | None = _decode_chunk(payload)
         except msgspec.ValidationError:
             chunk = _tolerate(payload)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -302,7 +315,9 @@ class _Choices:
             has_token = True
             if choice.index == 0:
                 self.text.append(choice.text)
-        if has_token and self.counted is not None:
+        if choice.token_ids or choice.logprobs:
+            self.has_detail = True
+        if has_token:
             self.counted += _tokens_told(choice)
         return has_token
 
@@ -343,7 +358,21 @@ class _Choices:
         if self.reading.error_class is None:
             self.reading.error_class, self.reading.error_detail = error_class, detail
 
+    def take_run(self, instants: list[int], text: str, is_thought: bool) -> None:
+        """Chunks that each carried one piece of the same kind of text, at these instants."""
+        reading = self.reading
+        reading.event_count += len(instants)
+        times = reading.token_ns
+        before = times[-1:]
+        times += instants
+        if len(set(instants)) < len(instants) or before == instants[:1]:
+            known = before + instants
+            reading.coalesced += sum(map(eq, known, known[1:]))
+        (self.thought if is_thought else self.text).append(text)
+        self.counted += len(instants)
+
     def finish(self) -> Reading:
+        """What was read, put together."""
         reading = self.reading
         reading.text, reading.reasoning = "".join(self.text), "".join(self.thought)
         if self.calls:
@@ -478,7 +507,7 @@ _RESPONSE_THOUGHT = (
 _RESPONSE_CALL = ("response.function_call_arguments.delta", "response.mcp_call_arguments.delta")
 
 
-class _Responses(_Choices):
+class ResponseReader(ChunkReader):
     """The typed events of /v1/responses, which has no `[DONE]` of its own: its final event ends the answer."""
 
     def take(self, at: int, field: bytes, payload: bytes) -> None:
@@ -520,8 +549,7 @@ class _Responses(_Choices):
             if times and times[-1] == at:
                 reading.coalesced += 1
             times.append(at)
-            if self.counted is not None:
-                self.counted += 1
+            self.counted += 1
 
     def end(self, name: str, response: Any) -> None:
         response = response if isinstance(response, dict) else {}
@@ -589,14 +617,14 @@ def _read_choices(reading: Reading, answer: dict[str, Any]) -> None:
         return
     reading.text = _plain(message.get("content")) or ""
     reading.reasoning = _plain(message.get("reasoning_content")) or _plain(message.get("reasoning")) or ""
-    gather = _Choices()
+    gather = ChunkReader()
     for order, call in enumerate(message.get("tool_calls") or []):
         gather.take_call(0, {**call, "index": order} if isinstance(call, dict) else call, order)
     reading.tool_calls = gather.assembled() or None
 
 
 def _read_output(reading: Reading, answer: dict[str, Any]) -> None:
-    gather = _Responses()
+    gather = ResponseReader()
     for order, item in enumerate(answer.get("output") or []):
         if not isinstance(item, dict):
             continue

@@ -12,6 +12,7 @@ whether the answer has ended, those four bytes only say when to ask it.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from collections import deque
@@ -130,6 +131,7 @@ class Connection(asyncio.Protocol):
         "capture",
         "endpoint",
         "fed",
+        "handle",
         "idle_limit_ns",
         "idle_since",
         "is_closed",
@@ -157,6 +159,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        if not self.pool.is_tls:
+            self.handle = transport.get_extra_info("socket").fileno()
 
     def start(self, capture: Capture) -> None:
         """Write the request. sent_ns is read immediately before."""
@@ -170,13 +174,32 @@ class Connection(asyncio.Protocol):
         transport, body = self.transport, capture.body
         head = capture.heads[capture.endpoint if len(capture.heads) > 1 else 0]
         assert transport is not None
+        if self.handle < 0:
+            capture.sent_ns = capture.last_ns = now_ns()
+            transport.writelines((head, body))
+            return
+        # uvloop writes at the end of its turn, after every other callback; the system call leaves now.
         if len(body) < _JOIN_BYTES:
             data = b"".join((head, body))
             capture.sent_ns = capture.last_ns = now_ns()
-            transport.write(data)
+            self._write_now((data,), len(data))
         else:
             capture.sent_ns = capture.last_ns = now_ns()
-            transport.writelines((head, body))
+            self._write_now((head, body), len(head) + len(body))
+
+    def _write_now(self, buffers: tuple[bytes | memoryview, ...], length: int) -> None:
+        try:
+            sent = os.writev(self.handle, buffers)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # the loop tells of the broken connection
+        if sent == length:
+            return
+        for buffer in buffers:
+            if sent < len(buffer):
+                self.transport.write(memoryview(buffer)[sent:])  # type: ignore[union-attr]
+            sent = max(0, sent - len(buffer))
 
     def data_received(self, data: bytes) -> None:
         self.stamp(now_ns())
@@ -496,6 +519,10 @@ class StreamTransport(httpx.AsyncBaseTransport):
         late = capture.endpoint == CHOOSE_LATE
         pools = self.pools if late else [self.pools[capture.endpoint]]
         fields = [b"%s: %s\r\n" % header for header in request.headers.raw if header[0].lower() != b"host"]
+        # So that an engine's log, and the reference server's truth, can be told request by request.
+        name = str(capture.line.request_id)
+        if name.isascii() and name.isprintable():
+            fields.append(b"x-request-id: %s\r\n" % name.encode())
         fields.append(b"content-length: %d\r\n\r\n" % len(capture.body))
         rest = b"".join(fields)
         return [

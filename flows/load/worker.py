@@ -70,6 +70,7 @@ class LoadClient:
         self._tasks: set[asyncio.Task[None]] = set()
         self._out = sys.stdout.buffer
         self._reader_started = False
+        self._failure: BaseException | None = None
 
     async def run(self) -> None:
         """Plan, warm up, open, close, write."""
@@ -239,6 +240,8 @@ class LoadClient:
         watch = self.loop.create_task(self._watch())
         while self._tasks:
             await asyncio.wait(self._tasks)
+        if self._failure is not None:
+            raise self._failure
         watch.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watch
@@ -260,7 +263,13 @@ class LoadClient:
     def _spawn(self, work: Any) -> None:
         task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_over)
+
+    def _task_over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and self._failure is None:
+            self._failure = task.exception()
+            self.stop("aborted")
 
     def _feed(self) -> None:
         gate = self.gate
@@ -366,18 +375,16 @@ class LoadClient:
         if pieces and at - instants[-1] > 50_000_000 and _has_said_done(pieces):
             connection.finish_done()
             return
-        if not capture.is_alive_said and limits.first_token_s is not None:
-            if at - sent_ns > limits.first_token_s * 1e9:
-                if not capture.is_flushed and not self._has_token(capture):
-                    connection.cancel(
-                        "failed", "first_token_timeout", f"no token within {limits.first_token_s} s"
-                    )
-                    return
-                capture.is_alive_said = True
-        if limits.between_chunks_s is not None and (pieces or capture.is_flushed):
-            if at - _last_data(capture) > limits.between_chunks_s * 1e9:
-                connection.cancel("failed", "chunk_timeout", f"no chunk within {limits.between_chunks_s} s")
+        first_s, between_s = limits.first_token_s, limits.between_chunks_s
+        if first_s is not None and not capture.is_alive_said and at - sent_ns > first_s * 1e9:
+            if not capture.is_flushed and not self._has_token(capture):
+                connection.cancel("failed", "first_token_timeout", f"no token within {first_s} s")
                 return
+            capture.is_alive_said = True
+        has_begun = bool(pieces) or capture.is_flushed
+        if between_s is not None and has_begun and at - _last_data(capture) > between_s * 1e9:
+            connection.cancel("failed", "chunk_timeout", f"no chunk within {between_s} s")
+            return
         if len(pieces) > FLUSH_READS and self.spool is not None:
             instants, pieces = connection.release_pieces()
             if pieces:
