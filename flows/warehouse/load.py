@@ -191,4 +191,6 @@ def _view(connection: duckdb.DuckDBPyConnection, name: str, paths: list[str]) ->
 
 
 def _duckdb_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"{_duckdb_type(kind.value_type)}[]"
     return {pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}.get(kind, "varchar")
