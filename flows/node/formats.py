@@ -23,33 +23,31 @@ NAME_ONLY = "?"  # an index names a tensor and no more
 FLOAT8 = {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}
 _SCALE_DTYPES = {"F8_E8M0": "E8M0", "F8_E4M3": "E4M3"}
 
-# Companions, longest first: (pattern at the end of a name, role). Roles: scale, scale2, input, zero, cache, note.
-_COMPANIONS = [
-    (re.compile(pattern + "$"), role)
-    for pattern, role in (
-        (r"\.quant_state\.[\w.]+", "state"),
-        (r"\.nested_(absmax|quant_map)", "note"),
-        (r"\.quant_map", "note"),
-        (r"\.absmax", "scale"),
-        (r"\.SCB", "scale"),
-        (r"\.weight_format", "note"),
-        (r"[._]weight_(scale_2|global_scale)", "scale2"),
-        (r"[._](scale_2|global_scale)", "scale2"),
-        (r"[._]input_(global_)?scale(_inv|_ub|s)?", "input"),
-        (r"[._](activation_scale|act_scale|qscale_act|pre_quant_scale|smooth_scale)", "input"),
-        (r"[._](k|v|q|kv|prob|attn)_(output_)?scale", "cache"),
-        (r"[._]output_scale", "cache"),
-        (r"[._]weight_scales?(_inv)?", "scale"),
-        (r"[._]qscale_weight", "scale"),
-        (r"[._]scale_inv", "scale"),
-        (r"[._]weight_zero_points?", "zero"),
-        (r"[._](qzeros|zero_points?|g_idx|weight_g_idx|perm)", "zero"),
-        (r"[._]weight_shape", "note"),
-        (r"[._]scales", "scale"),
+# Companions by the end of their name, after `.` or `_`; the first that fits counts, so longer ends stand first.
+_ENDINGS: tuple[tuple[str, str], ...] = tuple(
+    (end, role)
+    for role, ends in (
+        ("note", "nested_absmax nested_quant_map quant_map weight_format weight_shape"),
+        ("scale", "absmax SCB"),
+        ("scale2", "weight_scale_2 weight_global_scale scale_2 global_scale"),
+        (
+            "input",
+            "input_scale input_scale_inv input_scale_ub input_scales input_global_scale activation_scale act_scale",
+        ),
+        ("input", "qscale_act pre_quant_scale smooth_scale"),
+        ("cache", "k_scale v_scale q_scale kv_scale prob_scale attn_scale prob_output_scale output_scale"),
+        ("scale", "weight_scale_inv weight_scales weight_scale qscale_weight scale_inv"),
+        (
+            "zero",
+            "weight_zero_point weight_zero_points qzeros zero_point zero_points weight_g_idx g_idx perm",
+        ),
+        ("scale", "scales"),
     )
-]
+    for end in ends.split()
+)
+_STATE = re.compile(r"\.quant_state\.[\w.]+$")
 # Only beside a weight of the same base: other tensors carry these names as well.
-_SHY_COMPANIONS = [(re.compile(r"\.scale$"), "scale"), (re.compile(r"[._]biases$"), "zero"), (re.compile(r"_scale$"), "scale")]  # fmt: skip
+_SHY_ENDINGS = ((".scale", "scale"), (".biases", "zero"), ("_biases", "zero"), ("_scale", "scale"))
 _WEIGHT_END = re.compile(r"([._]weight|\.qweight|[._]weight_packed|_packed|_blocks|\.W_q|\._data)$")
 
 
@@ -114,20 +112,21 @@ def read_formats(tensors: Iterable[Tensor], claim: Claim | None = None, layers: 
 
 
 def _companion(tensor: Tensor, names: set[str]) -> tuple[str | None, str]:
-    for pattern, role in _COMPANIONS:
-        if found := pattern.search(tensor.name):
-            return role, _WEIGHT_END.sub("", tensor.name[: found.start()])
-    for pattern, role in _SHY_COMPANIONS:
-        if found := pattern.search(tensor.name):
-            base = tensor.name[: found.start()]
-            needed = (
-                [f"{base}.scales"]
-                if role == "zero"
-                else [f"{base}.weight", f"{base}_weight", base, f"{base}.scales"]
-            )
-            if any(name in names for name in needed):
+    if tensor.name.endswith((".weight", ".bias")):  # most tensors, and no companion
+        return None, tensor.name
+    name = tensor.name
+    if found := _STATE.search(name):
+        return "state", _WEIGHT_END.sub("", name[: found.start()])
+    for end, role in _ENDINGS:
+        if name.endswith(end) and name[-len(end) - 1 : -len(end)] in (".", "_"):
+            return role, _WEIGHT_END.sub("", name[: -len(end) - 1])
+    for end, role in _SHY_ENDINGS:
+        if name.endswith(end):
+            base = name[: -len(end)]
+            beside = (".scales",) if role == "zero" else (".weight", "_weight", "", ".scales")
+            if any(base + other in names for other in beside):
                 return role, _WEIGHT_END.sub("", base)
-    return None, tensor.name
+    return None, name
 
 
 def _judge(tensor: Tensor, own: list[tuple[str, Tensor]], claim: Claim | None, layers: int | None) -> Weight:

@@ -29,7 +29,6 @@ _P2P_STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"} 
 _MAX_LINKS = (
     36  # NVML_NVLINK_MAX_LINKS of today's headers; asking past a GPU's own links is an error, not an answer
 )
-_NO_VALUE = 0xFFFFFFFF
 # Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h
 CLOCK_REASONS = {
     0x1: "gpu_idle", 0x2: "applications_clocks", 0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
@@ -266,8 +265,10 @@ def _numa(nvml: Any, handle: Any, bus: str | None, root: Path) -> int | None:
                 return node
         except (OSError, ValueError):
             pass
-    node = ask(nvml, "nvmlDeviceGetNumaNodeId", handle)
-    return node if isinstance(node, int) and 0 <= node < _NO_VALUE else None
+    # nvmlDeviceGetNumaNodeId is of the GPU's own memory (Grace); its affinity to host memory is a bit mask.
+    mask = ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 1, 0)
+    bits = int(mask[0]) if mask is not None and len(mask) else 0
+    return bits.bit_length() - 1 if bits and bits & (bits - 1) == 0 else None
 
 
 def _bus(info: Any) -> str | None:

@@ -122,7 +122,7 @@ class Claim:
             return None
         if kind == "lm_head" and self.method in _SKIPS_HEAD:
             return None
-        if kind == "router" and self.method not in ("mlx", "compressed-tensors"):
+        if kind == "router" and self.method != "mlx":  # a parameter or a class of its own, not a Linear
             return None
         return self.default
 
@@ -254,9 +254,16 @@ def _read(found: dict[str, Any], plain: str | None, key: str) -> Claim:
         return Claim(
             "fp8", "fp8", Scheme("fp8", strategy="tensor"), plain, activations="static" if static else None
         )
-    if method in ("nvfp4", "mxfp8", "w4afp8", "fp4"):
-        scheme = Scheme({"w4afp8": "int4"}.get(method, method), _int(found.get("group_size")))
-        return Claim(method, method, scheme, plain, _names(found, "ignore", "modules_to_not_convert"))
+    if method == "w4afp8":  # experts in int4, the rest in fp8 (SGLang)
+        claim = Claim(method, method, Scheme("fp8", block=[128, 128]), plain, activations="static")
+        claim.by_kind = {
+            "experts": Scheme("int4", group=_int(found.get("group_size")) or 128),
+            "lm_head": None,
+        }
+        return claim
+    if method in ("nvfp4", "mxfp8", "fp4"):
+        skips = _names(found, "ignore", "modules_to_not_convert")
+        return Claim(method, method, Scheme(method, _int(found.get("group_size"))), plain, skips)
     claim = Claim(method or "quantised, method not stated", method or "unknown", None, plain)
     claim.notes.append(f"quantisation method {method or 'not stated'!r} is not known to this reader")
     return claim
@@ -440,10 +447,16 @@ def _modelopt(found: dict[str, Any], plain: str | None) -> Claim:
             kept.setdefault(scheme_name, 0)
         if kept:
             claim.label = f"mixed precision ({', '.join(kept)})"
-    elif isinstance(groups := found.get("config_groups"), dict) and claim.default is None:
-        for entry in groups.values():
+    elif claim.default is None and isinstance(found.get("config_groups"), dict):
+        for entry in found["config_groups"].values():
             if isinstance(entry, dict) and isinstance(weights := entry.get("weights"), dict):
                 claim.default = _compressed_scheme(weights, "")
+    groups = found.get("config_groups")
+    for entry in groups.values() if isinstance(groups, dict) else ():
+        if isinstance(entry, dict) and isinstance(inputs := entry.get("input_activations"), dict):
+            claim.activations = "dynamic" if inputs.get("dynamic") in (True, "local") else "static"
+    if "A16" in algorithm or algorithm in ("INT4_AWQ", "FP8_PB_WO"):
+        claim.activations = "weight-only"
     if claim.default is not None and claim.label == "modelopt":
         claim.label = claim.default.format
     return claim
@@ -452,18 +465,31 @@ def _modelopt(found: dict[str, Any], plain: str | None) -> Claim:
 def _quark(found: dict[str, Any], plain: str | None) -> Claim:
     claim = Claim("quark", "quark", None, plain, _names(found, "exclude"))
     everywhere = found.get("global_quant_config")
-    weight = everywhere.get("weight") if isinstance(everywhere, dict) else None
+    claim.default = _quark_scheme(everywhere)
+    if claim.default is not None:
+        claim.label = claim.default.format
+    if isinstance(everywhere, dict):
+        inputs = everywhere.get("input_tensors")
+        is_dynamic = inputs.get("is_dynamic") if isinstance(inputs, dict) else None
+        claim.activations = "weight-only" if inputs is None else "dynamic" if is_dynamic else "static"
+    layers = found.get("layer_quant_config")
+    for pattern, entry in layers.items() if isinstance(layers, dict) else ():
+        claim.by_pattern.append((str(pattern), _quark_scheme(entry)))
+    return claim
+
+
+def _quark_scheme(entry: Any) -> Scheme | None:
+    weight = entry.get("weight") if isinstance(entry, dict) else None
     if isinstance(weight, list):
         weight = weight[0] if weight else None
-    if isinstance(weight, dict):
-        dtype = str(weight.get("dtype") or "").lower()
-        name = {"fp4": "mxfp4", "fp8_e4m3": "fp8", "int4": "int4", "int8": "int8", "uint4": "int4"}.get(
-            dtype, dtype
-        )
-        strategy = {"per_tensor": "tensor", "per_channel": "channel"}.get(str(weight.get("qscheme") or ""))
-        claim.default = Scheme(name or "unknown", group=_int(weight.get("group_size")), strategy=strategy)
-        claim.label = claim.default.format
-    return claim
+    if not isinstance(weight, dict):
+        return None
+    dtype = str(weight.get("dtype") or "").lower()
+    name = {"fp4": "mxfp4", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "uint4": "int4", "uint8": "int8"}.get(
+        dtype, dtype
+    )
+    strategy = {"per_tensor": "tensor", "per_channel": "channel"}.get(str(weight.get("qscheme") or ""))
+    return Scheme(name or "unknown", group=_int(weight.get("group_size")), strategy=strategy)
 
 
 def _other(found: dict[str, Any], plain: str | None, method: str) -> Claim:

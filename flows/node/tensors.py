@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Bits of one element by safetensors dtype; F4 and F6 are counted in elements, stored without padding.
 DTYPE_BITS = {
@@ -38,6 +39,7 @@ class Tensor:
 
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|blocks|h|layer|blk)\.(\d+)\.")
+_NUMBERS = re.compile(r"\.\d+(?=\.|$)")
 _VISION = re.compile(
     r"vision|visual|(^|\.)vit\.|image|img_|patch_embed|multi_modal|multimodal|mm_projector|audio|speech|(^|\.)v\.blk"
 )
@@ -74,12 +76,18 @@ def kind_of(name: str, layers: int | None = None) -> str:
     layers: how many the model runs; a tensor of a later layer belongs to a draft head (multi-token prediction).
     """
     lower = name.lower()
-    layer = _LAYER.search(lower)
+    if layers is not None and (layer := _LAYER.search(lower)) and int(layer.group(1)[:9]) >= layers:
+        return "vision" if _VISION.search(lower) else "draft"
+    return _kind_of_pattern(_NUMBERS.sub(".0", lower))
+
+
+@lru_cache(maxsize=4096)
+def _kind_of_pattern(lower: str) -> str:
+    """The kind by a name whose numbers are all 0: a checkpoint has a hundred thousand names, and few patterns."""
+    has_layer = _LAYER.search(lower) is not None
     if _VISION.search(lower):
         return "vision"
-    if _DRAFT.search(lower) or (
-        layers is not None and layer is not None and int(layer.group(1)[:9]) >= layers
-    ):
+    if _DRAFT.search(lower):
         return "draft"
     if _ROUTER.search(lower):
         return "router"
@@ -89,9 +97,9 @@ def kind_of(name: str, layers: int | None = None) -> str:
         return "experts"
     if _NORM.search(lower):
         return "norm"
-    if layer is None and (_HEAD.search(lower) or lower.endswith("transformer.ff_out.weight")):
+    if not has_layer and (_HEAD.search(lower) or lower.endswith("transformer.ff_out.weight")):
         return "lm_head"
-    if layer is None and _EMBED.search(lower):
+    if not has_layer and _EMBED.search(lower):
         return "embed"
     if _MIXER.search(lower) and "self_attn" not in lower:
         return "mixer"

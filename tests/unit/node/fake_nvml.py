@@ -108,8 +108,8 @@ class FakeNvml:
         self.energy += 1_500
         return self.energy
 
-    def nvmlDeviceGetNumaNodeId(self, gpu: int) -> int:
-        return self._of("numa", gpu, gpu // self.island)
+    def nvmlDeviceGetMemoryAffinity(self, gpu: int, words: int, scope: int) -> list[int]:
+        return [self._of("numa_mask", gpu, 1 << gpu // self.island)]
 
     def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
         if self.direct is not None:

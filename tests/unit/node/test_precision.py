@@ -429,6 +429,80 @@ def test_compute_precision_picks_the_peak(
 # Claims of configs
 
 
+MOE = {
+    "model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 100,
+    "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "true"),
+    [
+        pytest.param(
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {
+                        "targets": ["Linear"],
+                        "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32},
+                    }
+                },
+                "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*"],
+            },
+            "bf16, experts int4",
+            id="ignored-attention",
+        ),
+        pytest.param(
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {
+                        "format": "nvfp4-pack-quantized",
+                        "targets": ["re:.*experts.*"],
+                        "weights": {"num_bits": 4, "type": "float", "group_size": 16},
+                    },
+                    "group_1": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float"}},
+                },
+            },
+            "fp8, experts nvfp4",
+            id="two-groups",
+        ),
+        pytest.param(
+            {
+                "quant_method": "quark",
+                "global_quant_config": {"weight": {"dtype": "fp8_e4m3", "qscheme": "per_channel"}},
+                "layer_quant_config": {"*.experts.*": {"weight": {"dtype": "fp4", "group_size": 32}}},
+                "exclude": ["lm_head"],
+            },
+            "fp8, experts mxfp4",
+            id="quark-layers",
+        ),
+        pytest.param({"quant_method": "w4afp8"}, "fp8, experts int4", id="w4afp8"),
+        pytest.param(
+            {
+                "quant_method": "modelopt",
+                "quant_algo": "NVFP4",
+                "ignore": ["model.layers.*.self_attn*", "lm_head"],
+            },
+            "bf16, experts nvfp4",
+            id="modelopt-ignore",
+        ),
+        pytest.param(
+            {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate", "lm_head"]},
+            "fp8",
+            id="gate-kept",
+        ),
+        pytest.param({"quant_method": "fp8", "expert_dtype": "fp4"}, "fp8, experts fp4", id="expert-dtype"),
+    ],
+)
+def test_a_config_alone_shows_which_kinds_it_quantises(quantisation: dict[str, Any], true: str) -> None:
+    found = judge({**MOE, "quantization_config": quantisation})
+    assert (found["true"], found["true_source"]) == (true, "config")
+    assert found["by_kind"]["router"]["formats"].keys() == {"bf16"}
+    assert found["by_kind"]["lm_head"]["formats"].keys() == {"bf16"}
+    assert found["size_source"] == "config"
+
+
 @pytest.mark.parametrize(
     ("config", "label", "activations"),
     [
