@@ -43,6 +43,12 @@ def split_gpus(recipe: Recipe, servers: int, gpus_each: int) -> list[list[int] |
     return [ids[i * gpus_each : (i + 1) * gpus_each] for i in range(servers)]
 
 
+def gpus_per_replica(recipe: Recipe) -> int:
+    """Devices of one replica where no parallel size says so: an equal share, at least one."""
+    devices = len(recipe.gpu_ids) if recipe.gpu_ids is not None else recipe.gpus
+    return max(1, devices // recipe.replicas)
+
+
 def refuse(recipe: Recipe, engine: str, **fields: str) -> None:
     """Raise BadInput for each named field that is set although the engine has no such thing."""
     for name, why in fields.items():

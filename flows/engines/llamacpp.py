@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from contracts.errors import BadInput
-from flows.engines import http
+from flows.engines import http, layout
 from flows.engines.base import EngineFacts, LogReading, ProcessSpec
 from flows.engines.models import find_gguf
 from flows.engines.processes import free_port
@@ -36,7 +36,7 @@ class LlamaCpp:
         launcher = recipe.launcher or [sys.executable, "-m", "flows.engines.llamacpp_server"]
         slots = recipe.slots or recipe.max_running_requests or 1
         argv = [*launcher, "--model", str(find_gguf(recipe.model))]
-        argv += ["--alias", recipe.served_name or Path(recipe.model).name.removesuffix(".gguf")]
+        argv += ["--alias", layout.served_name(recipe)]
         argv += ["--host", "127.0.0.1", "--parallel", str(slots), "--metrics"]
         if recipe.context_tokens is not None:
             argv += ["--ctx-size", str(recipe.context_tokens * slots)]
@@ -59,12 +59,10 @@ class LlamaCpp:
             )
         argv += recipe.args
         specs = []
-        for _ in range(recipe.replicas):
+        for ids in layout.split_gpus(recipe, recipe.replicas, layout.gpus_per_replica(recipe)):
             port = free_port()
             role = "replica" if recipe.replicas > 1 else "server"
-            specs.append(
-                ProcessSpec([*argv, "--port", str(port)], dict(recipe.env), port, role, recipe.gpu_ids)
-            )
+            specs.append(ProcessSpec([*argv, "--port", str(port)], dict(recipe.env), port, role, ids))
         return specs
 
     def is_ready(self, base_url: str, log_text: str) -> bool:

@@ -272,5 +272,5 @@ def _log_text(path: Path) -> str:
 
 
 def _lines(path: Path) -> Any:
-    with path.open("r", encoding="utf-8", errors="replace", newline="\n") as stream:
+    with path.open("rb") as stream:
         yield from stream

@@ -60,7 +60,7 @@ class Transformers:
         argv += ["--log-level", "info", *recipe.args]
         environment = {**layout.compile_cache_environment(recipe), **recipe.env}
         specs = []
-        for ids in layout.split_gpus(recipe, recipe.replicas, max(1, recipe.gpus // recipe.replicas)):
+        for ids in layout.split_gpus(recipe, recipe.replicas, layout.gpus_per_replica(recipe)):
             port = free_port()
             role = "replica" if recipe.replicas > 1 else "server"
             specs.append(ProcessSpec([*argv, "--port", str(port)], environment, port, role, ids))

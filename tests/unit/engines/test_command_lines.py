@@ -129,6 +129,11 @@ def test_llama_cpp_splits_its_context_over_the_slots() -> None:
     assert {"--no-cache-prompt", "--metrics"} <= set(argv)
 
 
+def test_llama_cpp_replicas_share_the_gpus_too() -> None:
+    specs = LlamaCpp().processes(recipe("llamacpp", model="x.gguf", replicas=2, gpu_ids=[4, 5, 6, 7]), FOLDER)
+    assert [spec.gpu_ids for spec in specs] == [[4, 5], [6, 7]]
+
+
 def test_transformers_names_its_model_by_place_and_under_its_own_name() -> None:
     engine = Transformers()
     chosen = recipe("transformers", slots=4, launcher=["transformers", "serve"])
