@@ -149,72 +149,80 @@ def _quote(data: bytes | str) -> str:
 
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+Event = tuple[int, bytes, bytes]  # (offset of the end of its last line, `data` or `error`, payload)
 
 
-def _events(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (offset of the end of its last line, field, payload) for every event.
+def _events(data: bytes) -> Iterator[Event]:
+    """Every event of a stream, whose lines end in LF, CRLF or CR.
 
-    Lines end in LF, CRLF or CR. Consecutive `data:` lines are one event only when none of them is whole by itself, so
-    that servers which forget the blank line between events are read as well.
+    Consecutive `data:` lines are one event only when none of them is whole by itself, so that servers which forget
+    the blank line between events are read as well. An event named `error`, and llama.cpp's `error:` lines, are errors.
     """
     if b"\r" not in data:
         yield from _lf_events(data)
         return
-    held: list[bytes] = []
+    pending = _Pending()
     at = 0
-    end = 0
     while at < len(data):
         found = _LINE_END.search(data, at)
-        stop, next_at = (found.start(), found.end()) if found else (len(data), len(data))
-        line = data[at:stop]
-        end = next_at if found else len(data)
-        yield from _take_line(line, end, held)
-        at = next_at
-    if held:
-        yield end, b"data", b"\n".join(held)
+        stop, after = (found.start(), found.end()) if found else (len(data), len(data))
+        yield from pending.take(data[at:stop], after)
+        at = after
+    yield from pending.take(b"", len(data))
 
 
-def _lf_events(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    held: list[bytes] = []
+def _lf_events(data: bytes) -> Iterator[Event]:
+    pending = _Pending()
     at = 0
     for block in data.split(b"\n\n"):
-        if not held and block[:6] == b"data: " and b"\n" not in block:
+        if block[:6] == b"data: " and b"\n" not in block and not pending.lines:
             end = at + len(block) + 1
             yield end, b"data", block[6:]
             at = end + 1
             continue
         for line in block.split(b"\n"):
             at += len(line) + 1
-            yield from _take_line(line, at, held)
-        yield from _take_line(b"", at, held)
+            yield from pending.take(line, at)
+        yield from pending.take(b"", at)
         at += 1
-    if held:
-        yield len(data), b"data", b"\n".join(held)
 
 
-def _take_line(line: bytes, end: int, held: list[bytes]) -> Iterator[tuple[int, bytes, bytes]]:
-    """One line of the stream. `held` carries the data lines of an event that is not whole yet."""
-    if not line:
-        if held:
-            yield end, b"data", b"\n".join(held)
-            held.clear()
-        return
-    field, colon, payload = line.partition(b":")
-    if not field and colon:
-        return  # a comment, or a ping
-    payload = payload.removeprefix(b" ")
-    if field == b"data" and colon:
-        if not held and _is_whole(payload):
-            yield end, b"data", payload
+class _Pending:
+    """The event that is being read, line by line."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.name = b""
+
+    def take(self, line: bytes, end: int) -> Iterator[Event]:
+        if not line:
+            if self.lines:
+                yield end, self.field, b"\n".join(self.lines)
+                self.lines.clear()
+            self.name = b""
             return
-        held.append(payload)
-        if len(held) > 1 and _is_whole(payload) and not _is_open(held[:-1]):
-            *broken, whole = held
-            held.clear()
-            yield end, b"data", b"\n".join(broken)
-            yield end, b"data", whole
-    elif field == b"error" and colon:
-        yield end, b"error", payload
+        name, colon, payload = line.partition(b":")
+        payload = payload.removeprefix(b" ")
+        if name == b"event":
+            self.name = payload
+        elif name == b"error" and colon:
+            yield end, b"error", payload
+        elif name == b"data":
+            lines = self.lines
+            if not _is_whole(payload):
+                lines.append(payload)
+                return
+            if lines and not _is_open(lines):
+                yield end, self.field, b"\n".join(lines)
+                lines.clear()
+            if lines:
+                lines.append(payload)
+            else:
+                yield end, self.field, payload
+
+    @property
+    def field(self) -> bytes:
+        return b"error" if self.name == b"error" else b"data"
 
 
 def _is_whole(payload: bytes) -> bool:
@@ -254,7 +262,7 @@ class ChunkReader:
             reading.is_done = True
             return
         if field == b"error":
-            self.fail("error_in_stream", _quote(payload))
+            self.fail("error_in_stream", _told_error(payload))
             return
         try:
             chunk: _Chunk | None = _decode_chunk(payload)
@@ -439,6 +447,15 @@ def _count(source: dict[str, Any], *names: str) -> int | None:
     return None
 
 
+def _told_error(payload: bytes) -> str:
+    """The text of an event that is an error by its name."""
+    try:
+        error = _decode_any(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _quote(payload)
+    return _error_text(error.get("error") or error if isinstance(error, dict) else error)
+
+
 def _error_text(error: Any) -> str:
     if isinstance(error, (bytes, str)):
         return _quote(error)
@@ -521,7 +538,10 @@ class ResponseReader(ChunkReader):
         except (msgspec.DecodeError, UnicodeDecodeError):
             event = None
         if field == b"error" or not isinstance(event, dict):
-            self.fail("error_in_stream" if field == b"error" else "bad_chunk", _quote(payload))
+            if field == b"error":
+                self.fail("error_in_stream", _told_error(payload))
+            else:
+                self.fail("bad_chunk", _quote(payload))
             return
         name, delta = event.get("type"), event.get("delta")
         has_token = False
