@@ -144,6 +144,7 @@ class RecipeRun:
 
     def bring_up(self) -> bool:
         """Start the engine; True when it serves. A failure lands with its class and evidence and ends the run."""
+        self._warn_of_islands()
         is_warm = lifecycle.prepare(self.recipe, self.lifecycle_start) if self.lifecycle_start else None
         try:
             self.served = engines.bring_up(self.recipe, self.run, on_event=self._on_event)
@@ -202,6 +203,16 @@ class RecipeRun:
             exchange_overhead_tokens=overhead.exchange_tokens,
             max_context_tokens=facts.max_model_len or self.recipe.context_tokens,
         )
+
+    def _warn_of_islands(self) -> None:
+        """Say before the start that a tensor-parallel group does not lie inside one island of linked GPUs."""
+        recipe, facts = self.recipe, self.execution.node_facts
+        if recipe.tensor_parallel < 2 or not facts.get("gpus"):
+            return
+        gpu_ids = recipe.gpu_ids or list(range(recipe.gpu_count))
+        warning = node.tensor_parallel_warning(facts["islands"], gpu_ids, recipe.tensor_parallel)
+        if warning is not None:
+            self.execution.notice(f"{recipe.name}: {warning}")
 
     def _on_event(self, name: str, facts: dict[str, Any]) -> None:
         self.execution.notice(
