@@ -84,6 +84,7 @@ class Evidence:
     lines: list[tuple[str, str]]
     command: str = ""
     rescue: str = ""
+    again: str = ""
     kind: str = "evidence"
 
 

@@ -28,6 +28,16 @@ from flows.report.words import (
     say_tokens,
 )
 
+# The figures of the rows table; one that no row has is left out.
+FIGURES = (
+    "output_tokens_per_s",
+    "ttft_ms_mean",
+    "ttft_ms_p50",
+    "ttft_ms_p90",
+    "tpot_ms_p50",
+    "decode_tokens_per_s",
+)
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 # vega-embed brings the addresses of its menu and of an issue; the page has no menu and should name no address. (Without
@@ -60,6 +70,7 @@ def gather(marts: Marts) -> dict[str, Any]:
     )
     runs = marts.rows("runs", order=("campaign", "started_at", "run_id"))
     screens = [name for name in SCREENS if name in marts.columns("measured_rows")]
+    figures = [name for name in FIGURES if any(row.get(name) is not None for row in rows)]
     made, not_run = make_sections(marts)
     policies, required = summary.policies(rows, runs), summary.required_screens()
     written_at = datetime.fromtimestamp(marts.database.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -80,7 +91,8 @@ def gather(marts: Marts) -> dict[str, Any]:
         ],
         "has_strict": any(row.get("standing_strict") for row in rows),
         "policies": policies,
-        "rows": [_row_view(row, screens, marts.columns("measured_rows")) for row in rows],
+        "figures": [QUANTITIES[name] for name in figures],
+        "rows": [_row_view(row, screens, figures, marts.columns("measured_rows")) for row in rows],
         "filters": {key: _values(rows, key) for key in ("campaign", "model", "recipe", "workload")},
         "screens": [{"name": name, "means": SCREENS[name]} for name in screens],
         "screen_tallies": [_screen_tally(rows, name) for name in screens],
@@ -90,6 +102,7 @@ def gather(marts: Marts) -> dict[str, Any]:
         "not_run": not_run,
         "quarantine": summary.quarantine(marts),
         "counts": summary.counts(marts),
+        "campaign_table": sections.campaigns(marts),
         "provenance": summary.provenance(rows, runs, marts),
         "charts": [block for section in made for block in section.blocks if isinstance(block, Chart)],
         "version": __version__,
@@ -120,13 +133,12 @@ def make_sections(marts: Marts) -> tuple[list[Section], list[tuple[str, str]]]:
     return made, not_run
 
 
-def _row_view(row: Row, screens: list[str], types: dict[str, str]) -> dict[str, Any]:
+def _row_view(row: Row, screens: list[str], figures: list[str], types: dict[str, str]) -> dict[str, Any]:
     """A row as the rows table shows it: main cells, the sixteen verdicts, and everything else for its detail."""
     standing = row.get("standing") or "unknown"
     undecided = [name for name in screens if row.get(name) == "unknown"]
     failed = [name for name in screens if row.get(name) == "fail"]
-    main = ("output_tokens_per_s", "ttft_ms_p50", "tpot_ms_p50")
-    shown_elsewhere = {*screens, *main, "row_id", "standing", "standing_reason", "recipe", "workload", "variant",
+    shown_elsewhere = {*screens, *figures, "row_id", "standing", "standing_reason", "recipe", "workload", "variant",
                        "concurrency", "context_tokens", "repeat", "campaign", "model"}  # fmt: skip
     more = [
         (
@@ -150,7 +162,7 @@ def _row_view(row: Row, screens: list[str], types: dict[str, str]) -> dict[str, 
         "concurrency": say("concurrency", row.get("concurrency")),
         "context": say_tokens(row.get("context_tokens")),
         "repeat": say("repeat", row.get("repeat")),
-        "figures": [say(name, row.get(name)) for name in main],
+        "figures": [say(name, row.get(name)) for name in figures],
         "ok": say_share(row.get("requests_ok"), row.get("requests_planned")),
         "recall": say_share(row.get("needles_found"), row.get("needles_asked")),
         "reason": row.get("standing_reason") or "",

@@ -14,17 +14,18 @@ from flows.report.blocks import (
     Field,
     Note,
     Section,
+    Table,
     all_fields,
     make_table,
     share_of,
     with_interval,
 )
 from flows.report.marts import Marts, Row
-from flows.report.words import STANDING_MARK, STANDINGS, say_tokens
+from flows.report.words import STANDING_MARK, STANDINGS, say_number, say_share, say_tokens
 
 LOAD_COLUMNS = (
     "row_id", "campaign", "recipe", "model", "engine", "workload", "variant", "concurrency", "context_tokens",
-    "repeat", "standing", "source", "output_tokens_per_s", "ttft_ms_p50", "ttft_ms_p90", "tpot_ms_p50",
+    "repeat", "standing", "source", "output_tokens_per_s", "ttft_ms_p50", "ttft_ms_p90", "ttft_ms_mean", "tpot_ms_p50",
 )  # fmt: skip
 LOAD_UNITS = {
     "output_tokens_per_s": "tokens/s",
@@ -46,6 +47,14 @@ def _caption(rows: list[Row], more: str = "") -> str:
 
 # A model with more series than colours is drawn in several charts; a campaign of fourteen stays readable.
 _MOST_POINTS = 2000
+
+
+def campaigns(marts: Marts) -> Table | None:
+    """Counts by campaign, where there are several; each is a count of its own."""
+    types = marts.columns("campaign_summary")
+    where = "source is distinct from 'published'" if "source" in types else None
+    rows = marts.rows("campaign_summary", where=where, order=("started_at", "campaign"))
+    return make_table(rows, types, FIELDS["campaign_summary"]) if len(rows) > 1 else None
 
 
 def load(marts: Marts) -> Section | None:
@@ -76,16 +85,25 @@ def load(marts: Marts) -> Section | None:
                     LOAD_UNITS,
                 )
             )
-            if any(row.get("ttft_ms_p50") is not None for row in some):
+            # Where the mart shows no median, there were too few requests for one; the mean is then the figure.
+            is_median = all(
+                row.get("ttft_ms_p50") is not None for row in some if row.get("ttft_ms_mean") is not None
+            )
+            y, word = ("ttft_ms_p50", "median") if is_median else ("ttft_ms_mean", "mean")
+            if any(row.get(y) is not None for row in some):
+                more = (
+                    "; the bar reaches to p90 where there are requests enough"
+                    if is_median
+                    else "; too few requests for a median"
+                )
                 blocks.append(
                     Chart(
                         f"{name}-ttft",
-                        f"Time to first token: {about}",
-                        _caption(
-                            some,
-                            "From the planned send; the bar reaches to p90 where there are requests enough.",
+                        f"Time to first token, {word}: {about}",
+                        _caption(some, f"From the planned send{more}."),
+                        charts.against_concurrency(
+                            some, y, f"TTFT {word}, ms", top="ttft_ms_p90" if is_median else None
                         ),
-                        charts.against_concurrency(some, "ttft_ms_p50", "TTFT p50, ms", top="ttft_ms_p90"),
                         some,
                         LOAD_UNITS,
                     )
@@ -165,8 +183,10 @@ def failures(marts: Marts) -> Section | None:
             rescues.setdefault(f"{run.get('campaign')}/{run['rescues']}", []).append(run["recipe"])
     blocks: list[Block] = []
     for run in runs:
-        if run.get("state") == "served" and not run.get("failure_class"):
+        # A reproduction is the same failure once more; the original's card counts it.
+        if (run.get("state") == "served" and not run.get("failure_class")) or run.get("reproduces_run_id"):
             continue
+        again = [other for other in runs if other.get("reproduces_run_id") == run.get("run_id")]
         rescued = rescues.get(f"{run.get('campaign')}/{run.get('recipe')}", [])
         blocks.append(
             Evidence(
@@ -178,6 +198,7 @@ def failures(marts: Marts) -> Section | None:
                 lines=_evidence_lines(run),
                 command=_command(run.get("command")),
                 rescue=", ".join(dict.fromkeys(rescued)),
+                again=say_share(sum(1 for other in again if other.get("failure_class")), len(again)),
             )
         )
     if not blocks:
@@ -208,13 +229,24 @@ def cost(marts: Marts) -> Section | None:
         "What does a million tokens cost on this node, at a stated price?",
     )
     if section is not None:
-        section.blocks.append(
-            Note(
-                "Cost is price × devices × hours / tokens. It is as good as the price: see its source and date.",
-                "quiet",
-            )
-        )
+        note = "Cost is price × devices × hours / tokens. Input and output each bear the whole cost: their sum is no price. "
+        price = price_of(marts)
+        section.blocks.append(Note(note + (f"Price: {price}." if price else ""), "quiet"))
     return section
+
+
+def price_of(marts: Marts) -> str:
+    """The price per device-hour with its source and date, as the cost mart states it."""
+    said = []
+    for row in marts.rows(
+        "cost_per_token", ("price_usd_per_gpu_hour", "price_source", "price_as_of"), limit=10_000
+    ):
+        if row.get("price_usd_per_gpu_hour") is not None:
+            about = ", ".join(str(row[key]) for key in ("price_source", "price_as_of") if row.get(key))
+            said.append(
+                f"{row['price_usd_per_gpu_hour']:.2f} USD a device-hour" + (f" ({about})" if about else "")
+            )
+    return "; ".join(dict.fromkeys(said))
 
 
 def probes(marts: Marts) -> Section | None:
@@ -264,8 +296,17 @@ def roofline(marts: Marts) -> Section | None:
     )
     if section is None:
         return None
+    known = {
+        row["row_id"]: row
+        for row in marts.rows("measured_rows", ("row_id", "recipe", "context_tokens", "users", "repeat"))
+    }
     shares = [
-        {**row, "label": _row_label(row), "of": name, "share_pct": 100 * row[column]}
+        {
+            **row,
+            "label": _row_label({**known.get(row.get("row_id"), {}), **row}),
+            "of": name,
+            "share_pct": 100 * row[column],
+        }
         for row in marts.rows("roofline_shares", order=("recipe", "workload", "concurrency"))
         for column, name in (("mfu", "compute (MFU)"), ("mbu", "bandwidth (MBU)"))
         if row.get(column) is not None and row.get("source") != "published"
@@ -292,6 +333,7 @@ def _row_label(row: Row) -> str:
                 f"c{row['concurrency']}" if row.get("concurrency") else "",
                 say_tokens(row.get("context_tokens")),
                 f"{row['users']} users" if (row.get("users") or 1) > 1 else "",
+                f"#{row['repeat']}" if row.get("repeat") else "",
             ),
         )
     )
@@ -425,6 +467,38 @@ _UNSHOWN = (
 )  # fmt: skip
 
 FIELDS: dict[str, list[Field]] = {
+    "rescue_comparisons": [
+        Field("rescues", "failed"), Field("original_failure_class", "with"),
+        Field("reproductions", "failed again", "", lambda row: say_share(row.get("reproduced_failures"), row.get("reproductions"))),
+        Field("recipe", "tried instead"), Field("rescue_attempt", "attempt"), Field("rescue_change", "change", value=lambda row: _change(row)),
+        Field("state", "outcome", value=lambda row: " ".join(filter(None, (_words(row.get("state")), row.get("failure_class"))))),
+        Field("probes_passed", "probes", "passed", share_of("probes_passed", "probes_asked")),
+        Field("requests_ok", "served", "requests"), Field("best_output_tokens_per_s", "best output", "tokens/s"),
+        Field("kv_tokens", "KV capacity", "tokens"), Field("confounders", "also differed", value=lambda row: _words(row.get("confounders"))),
+    ],
+    "cost_per_token": [
+        Field("standing"), Field("recipe"), Field("workload"), Field("concurrency", "c", ""),
+        Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))),
+        Field("input_cost_usd_per_mtok", "input", "USD/M tokens"), Field("output_cost_usd_per_mtok", "output", "USD/M tokens"),
+        Field("total_cost_usd_per_mtok", "both", "USD/M tokens"),
+        Field("input_cost_with_load_usd_per_mtok", "input", "with load time"),
+        Field("output_cost_with_load_usd_per_mtok", "output", "with load time"),
+        Field("total_cost_with_load_usd_per_mtok", "both", "with load time"),
+    ],
+    "roofline_shares": [
+        Field("standing"), Field("row_id", "row", value=lambda row: str(row.get("row_id") or "").rsplit("/", 1)[-1]),
+        Field("device"), Field("compute_precision", "precision"),
+        Field("prefill_tokens_per_s", "prefill", "tokens/s"), Field("prefill_ceiling_tokens_per_s", "ceiling", "tokens/s"),
+        Field("prefill_share", "share"), Field("decode_tokens_per_s", "decode", "tokens/s"),
+        Field("decode_ceiling_tokens_per_s", "ceiling", "tokens/s"), Field("decode_share", "share"),
+        Field("mfu", "MFU", "share"), Field("mbu", "MBU", "share"),
+    ],
+    "campaign_summary": [
+        Field("campaign"), Field("source"), Field("policy"), Field("runs"), Field("runs_failed", "failed", "runs"),
+        Field("models"), Field("variants"), Field("row_count", "rows"), Field("rows_passing", "publishable", "rows"),
+        Field("rows_provisional", "provisional", "rows"), Field("rows_held", "held", "rows"),
+        Field("rows_invalid", "invalid", "rows"), Field("rows_passing_strict", "strict", "rows"),
+    ],
     "million_token_table": [
         Field("subject"),
         Field("model", value=lambda row: _short(row["model"]) if row.get("model") else ""),
@@ -520,6 +594,30 @@ PUBLISHED_CLAIM = [
     Field("sentence", "published"), Field("standing", "as published"), Field("condition"),
     Field("document", "document", "", lambda row: " ".join(filter(None, (row.get("document"), _part(row))))),
 ]  # fmt: skip
+
+
+def _words(value: Any) -> str:
+    return str(value or "").replace("_", " ")
+
+
+def _change(row: Row) -> str:
+    """What a rescue changed, as `setting: from → to`, however the mart holds it."""
+    held = row.get("rescue_change")
+    try:
+        change = json.loads(held) if isinstance(held, str) else held
+    except ValueError:
+        return str(held)
+    if not isinstance(change, dict):
+        return "" if change is None else str(change)
+    if set(change) >= {"setting", "from", "to"}:
+        change = {change["setting"]: [change["from"], change["to"]]}
+    said = []
+    for setting, value in change.items():
+        if isinstance(value, dict):
+            value = list(value.values())
+        values = value if isinstance(value, list) else [value]
+        said.append(f"{_words(setting)}: {' → '.join(say_number(each) or 'unset' for each in values)}")
+    return "; ".join(said)
 
 
 def _pair(row: Row, one: str, other: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from contracts.policies import POLICIES
 from flows.report.marts import Marts, Row
+from flows.report.sections import price_of
 from flows.report.words import SCREENS, say, say_count, say_tokens
 
 
@@ -43,7 +44,7 @@ def header_facts(rows: list[Row], runs: list[Row], marts: Marts) -> list[tuple[s
         facts.append(("engine" if len(engines) == 1 else "engines", ", ".join(engines)))
     if policies(rows, runs):
         facts.append(("policy", ", ".join(policies(rows, runs))))
-    price = _price(marts)
+    price = price_of(marts)
     if price:
         facts.append(("price", price))
     measured = sorted(str(run["started_at"])[:10] for run in runs if run.get("started_at"))
@@ -52,22 +53,6 @@ def header_facts(rows: list[Row], runs: list[Row], marts: Marts) -> list[tuple[s
             ("measured", measured[0] if measured[0] == measured[-1] else f"{measured[0]} to {measured[-1]}")
         )
     return facts
-
-
-def _price(marts: Marts) -> str:
-    """The price per device-hour with its source and date, as the cost mart states it."""
-    columns = marts.columns("cost_per_token")
-    price = next((name for name in ("price_usd_per_gpu_hour", "usd_per_gpu_hour") if name in columns), None)
-    if price is None:
-        return ""
-    found = marts.rows("cost_per_token", (price, "price_source", "price_as_of"), limit=1000)
-    said = []
-    for row in found:
-        text = f"{row[price]:.2f} USD a device-hour" if row.get(price) is not None else ""
-        about = ", ".join(str(row[key]) for key in ("price_source", "price_as_of") if row.get(key))
-        if text:
-            said.append(f"{text} ({about})" if about else text)
-    return "; ".join(dict.fromkeys(said))
 
 
 def paragraphs(
@@ -142,12 +127,16 @@ def _quotable(rows: list[Row]) -> str:
 
 
 def _failed(rows: list[Row], runs: list[Row]) -> str:
-    failed = [run for run in runs if run.get("failure_class")]
+    failed = [run for run in runs if run.get("failure_class") and not run.get("reproduces_run_id")]
+    again = [run for run in runs if run.get("reproduces_run_id")]
     parts = []
     if failed:
         classes = Counter(f"{run.get('recipe')} ({run['failure_class']})" for run in failed)
         said = ", ".join(name if n == 1 else f"{name} × {n}" for name, n in classes.items())
         parts.append(f"{say_count(len(failed), 'bring-up')} failed: {said}.")
+        if again:
+            repeated = sum(1 for run in again if run.get("failure_class"))
+            parts.append(f"Tried again, {repeated} of {len(again)} failed again.")
         saved = sorted(
             {
                 f"{run['rescues']} by {run['recipe']}"
@@ -224,21 +213,26 @@ def counts(marts: Marts) -> list[tuple[str, int]]:
 
 
 def provenance(rows: list[Row], runs: list[Row], marts: Marts) -> list[dict[str, str]]:
-    """Where each run's raw evidence lies, and what it was made with."""
-    found = []
-    for run in runs:
-        found.append(
-            {
-                "run_id": str(run.get("run_id") or ""),
-                "raw": str(run.get("raw_path") or f"raw/{run.get('campaign')}/{run.get('run_id')}"),
-                "state": str(run.get("state") or ""),
-                "rows": str(sum(1 for row in rows if row.get("run_id") == run.get("run_id"))),
-                "engine": " ".join(filter(None, (run.get("engine"), run.get("engine_version")))),
-                "version": str(run.get("weighbridge_version") or ""),
-                "seals": str(run.get("sealed_files") or ""),
-            }
-        )
-    return found
+    """Where each run's raw evidence lies, and what it was made with. seals: landed files whose sha256 is on record."""
+    sealed = marts.query(
+        """
+        select run_id, count(*) filter (where sealed_sha256 is not null) as files
+        from staging.stg_files group by run_id
+        """,
+        or_none=True,
+    )
+    seals = {row["run_id"]: row["files"] for row in sealed}
+    return [
+        {
+            "run_id": str(run.get("run_id") or ""),
+            "raw": f"raw/{run.get('campaign')}/{run.get('run_id')}",
+            "state": str(run.get("state") or ""),
+            "rows": str(sum(1 for row in rows if row.get("run_id") == run.get("run_id"))),
+            "engine": " ".join(filter(None, (run.get("engine"), run.get("engine_version")))),
+            "seals": str(seals.get(run.get("run_id"), "")),
+        }
+        for run in runs
+    ]
 
 
 def _distinct(rows: list[Row], key: str) -> list[str]:
