@@ -27,13 +27,15 @@ from flows.landing import RunFolder
 from flows.node import checkpoint
 from flows.recipe import Recipe
 from flows.workloads import fresh_document, probes
-from flows.workloads.base import CellPlan
+from flows.workloads.base import CellPlan, TokenCounter
 
 CAMPAIGN = "cheats"
 STAND_IN = "needle-2.8m"
 # The bench prices a CPU hour of the machine that it runs on; what it costs does not decide any screen but its own.
 PRICE = Price(usd_per_gpu_hour=0.08, key="cheat-bench-cpu", source="stated for the bench, not a market price",
               as_of=datetime.date(2026, 10, 1))  # fmt: skip
+# The reference server's own rule (docs/reference-server.md), so that planning asks it nothing.
+WORDS = TokenCounter(lambda text: len(text.split()), "tokenizer")
 Notice = Callable[[str], None]
 
 
@@ -53,7 +55,7 @@ class Measured:
 
 
 def run_bench(
-    scenarios: Sequence[Scenario], folder: Path, *, notice: Notice = lambda _: None, fault_workers: int = 2
+    scenarios: Sequence[Scenario], folder: Path, *, notice: Notice = lambda _: None, fault_workers: int = 4
 ) -> list[Outcome]:
     """Measure every scenario under `folder`, build one warehouse over all of it, and read the verdicts.
 
@@ -64,7 +66,8 @@ def run_bench(
     measured: list[Measured] = []
     groups = group(scenarios)
     clean = [members for members in groups if members[0].kind == "clean"]
-    faults = [members for members in groups if members[0].kind == "fault"]
+    faults = [members for members in groups if members[0].kind == "fault" and not members[0].disturb]
+    disturbed = [members for members in groups if members[0].disturb]
 
     def run_one(members: list[Scenario]) -> list[Measured]:
         notice(f"{members[0].id}" + (f" and {len(members) - 1} more" if len(members) > 1 else ""))
@@ -73,7 +76,7 @@ def run_bench(
     with ThreadPoolExecutor(max_workers=fault_workers) as pool:
         for found in pool.map(run_one, faults):
             measured += found
-    for members in clean:
+    for members in [*disturbed, *clean]:
         measured += run_one(members)
     notice("building the warehouse")
     return judge(measured, raw, folder / "warehouse")
@@ -83,7 +86,7 @@ def group(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
     """Scenarios that may share a server: same server, claims and probes, and no edit of the whole run's records."""
     groups: dict[str, list[Scenario]] = {}
     for scenario in scenarios:
-        alone = any(edit.is_run_wide for edit in scenario.edit)
+        alone = scenario.disturb or any(edit.is_run_wide for edit in scenario.edit)
         key = json.dumps(
             [
                 scenario.kind,
@@ -121,6 +124,8 @@ def run_group(
     if not run.bring_up():
         why = str(run.failure)
         return [Measured(scenario, scenario.id, None, note=why) for scenario in members]
+    assert run.context is not None
+    run.context = dataclasses.replace(run.context, tokens=WORDS)
     plans: list[tuple[Scenario, str]] = []
     needle = None
     try:

@@ -48,9 +48,9 @@ class Load(Strict):
     """
 
     concurrency: int = Field(default=4, ge=1, le=1024)
-    requests: int = Field(default=96, ge=1, le=20000)
+    requests: int = Field(default=64, ge=1, le=20000)
     prompt_tokens: int = Field(default=96, ge=16)
-    output_tokens: int = Field(default=16, ge=1)
+    output_tokens: int = Field(default=12, ge=1)
     warmup: int | None = Field(default=None, ge=0)
     shape: Literal["closed", "constant", "poisson", "gamma"] = "closed"
     rate_rps: float | None = Field(default=None, gt=0)
