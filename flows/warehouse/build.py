@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from contracts.errors import BadInput, BuildFailed
 from flows.warehouse.dbt import PROJECT, DbtProcess
@@ -70,18 +71,22 @@ def build_warehouse(
         started = time.monotonic()
         database = folder / DATABASE
         published = warehouse / DATABASE
-        is_full = is_full or not _take_base(published, database)
+        fingerprint = project_fingerprint()
+        is_full = is_full or not _take_base(published, database, fingerprint)
         with DbtProcess(folder, warehouse.resolve() / ".dbt") as dbt:
             from flows.warehouse.load import load
 
+            threading.Thread(
+                target=importlib.import_module, args=["contracts.publication"], daemon=True
+            ).start()
             say("reading raw")
             loaded = load(
                 raw,
                 database,
                 warehouse / "evidence",
+                fingerprint,
                 lambda done, size: say(f"{done / 1e6:,.0f} of {size / 1e6:,.0f} MB of raw read"),
             )
-            _write_meta(database)
             seconds["load"] = time.monotonic() - started
             say(f"{loaded.new} of {loaded.runs} runs read, {loaded.bytes / 1e6:,.1f} MB")
             started = time.monotonic()
@@ -100,7 +105,7 @@ def build_warehouse(
         summary = check_database(database)
         seconds["check"] = time.monotonic() - started
         os.replace(database, published)
-        if is_full:
+        if is_full or loaded.removed:
             from flows.warehouse.load import sweep_evidence
 
             sweep_evidence(published, warehouse / "evidence")
@@ -136,7 +141,7 @@ def project_fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _take_base(published: Path, database: Path) -> bool:
+def _take_base(published: Path, database: Path, fingerprint: str) -> bool:
     """Copy the published database as the base of an incremental build; False where it cannot be one."""
     if not published.exists():
         return False
@@ -148,20 +153,11 @@ def _take_base(published: Path, database: Path) -> bool:
             found = connection.execute("select fingerprint from raw.meta").fetchall()
     except duckdb.Error:
         found = []
-    if found and found[0][0] == project_fingerprint():
+    if found and found[0][0] == fingerprint:
         return True
     # Another version of the project, or not one of ours: raw is the truth, and everything is read again.
     database.unlink()
     return False
-
-
-def _write_meta(database: Path) -> None:
-    import duckdb
-
-    with duckdb.connect(str(database)) as connection:
-        connection.execute(
-            "create or replace table raw.meta as select $1 as fingerprint", [project_fingerprint()]
-        )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,23 +30,18 @@ class DbtProcess:
         self.folder, self.target, self.profiles = folder, target, profiles
         target.mkdir(parents=True, exist_ok=True)
         self._take_parse()
-        environment = os.environ | {
-            "DO_NOT_TRACK": "1",
-            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
-            "PYTHONPATH": os.pathsep.join([str(PROJECT.parent), os.environ.get("PYTHONPATH", "")]).rstrip(
-                os.pathsep
-            ),
-        }
         self._errors = (target / "dbt_stderr.log").open("w+", encoding="utf-8")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "flows.warehouse.dbt_process"],
             cwd=folder,
-            env=environment,
+            env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
         )
+        if profiles == PROJECT:
+            self._send(["parse"])  # while raw is loaded; the build then need not
 
     def __enter__(self) -> DbtProcess:
         return self
@@ -62,18 +58,8 @@ class DbtProcess:
 
     def run(self, arguments: list[str], on_event: Tell | None = None) -> None:
         """Run one dbt command. Raises BuildFailed, with the first failures, when dbt does not succeed."""
-        fixed = [
-            "--project-dir", str(PROJECT), "--profiles-dir", str(self.profiles), "--target-path", str(self.target),
-            "--log-path", str(self.target), "--log-level", "warn", "--log-level-file", "none", "--no-use-colors",
-        ]  # fmt: skip
-        command = {"arguments": [*arguments, *fixed]}
-        assert self._process.stdin is not None
+        self._send(arguments)
         assert self._process.stdout is not None
-        try:
-            self._process.stdin.write(json.dumps(command) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass
         for line in self._process.stdout:
             event = json.loads(line)
             if event["event"] == "done":
@@ -88,6 +74,20 @@ class DbtProcess:
             evidence=str(self.target / "dbt_stderr.log"),
             next_step="the end of that file says why",
         )
+
+    def _send(self, arguments: list[str]) -> None:
+        target = str(self.target)
+        fixed = [
+            "--project-dir", str(PROJECT), "--profiles-dir", str(self.profiles), "--target-path", target,
+            "--log-path", target, "--log-level", "warn", "--log-level-file", "none", "--no-use-colors",
+        ]  # fmt: skip
+        if arguments[0] in ("parse", "build"):
+            fixed.append("--no-write-json")  # seconds of JSON that only `docs` needs, and writes itself
+        assert self._process.stdin is not None
+        # A process that has died cannot be written to; run() then finds its output ended, and says so.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps({"arguments": [*arguments, *fixed]}) + "\n")
+            self._process.stdin.flush()
 
     # A fresh warehouse would parse the whole project again, for seconds: the last good parse of this project is
     # kept beside it. dbt compares every file with it, so a stale one costs time and nothing else.
@@ -107,6 +107,20 @@ class DbtProcess:
             os.replace(part, kept)
         except OSError:
             return  # an installation that cannot be written to parses every time
+
+
+def _environment() -> dict[str, str]:
+    environment = os.environ | {
+        "DO_NOT_TRACK": "1",
+        "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+        "PYTHONPATH": os.pathsep.join([str(PROJECT.parent), os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        ),
+    }
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None):
+        # Where Python keeps no compiled modules, dbt's thousand would be compiled again at every build.
+        environment["PYTHONPYCACHEPREFIX"] = str(PROJECT / "target" / "pycache")
+    return environment
 
 
 def _failed(failures: list[dict[str, Any]], target: Path) -> BuildFailed:

@@ -44,12 +44,17 @@ def main() -> None:
                 total=getattr(data, "total", None),
             )
 
-    runner = dbtRunner(callbacks=[on_event])
-    say(event="ready")
+    manifest = None
     for line in sys.stdin:
-        arguments = json.loads(line)["arguments"]
+        command = json.loads(line)
         nodes["done"] = 0
-        result = runner.invoke(arguments)
+        known = manifest if command["arguments"][0] == "build" else None
+        result = dbtRunner(manifest=known, callbacks=[on_event]).invoke(command["arguments"])
+        # A parse is asked for before there is anything to run, and is kept for what follows; one that fails is
+        # reported when the build, which must then parse again, fails too.
+        if command["arguments"][0] == "parse":
+            manifest = result.result if result.success else None
+            continue
         say(event="done", success=bool(result.success), failures=_failures(result))
 
 

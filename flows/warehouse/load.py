@@ -7,6 +7,7 @@ dbt reads that schema as its sources. Small kinds are tables; requests stay in P
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -41,6 +42,7 @@ create table if not exists raw.cell_chunks (
 create table if not exists raw.run_loads (
     folder varchar, campaign varchar, run_id varchar, fingerprint varchar, load_id varchar, refused varchar
 );
+create table if not exists raw.meta (fingerprint varchar, generation varchar);
 create or replace table raw.changed_runs (run_id varchar, is_present boolean);
 """
 
@@ -58,28 +60,37 @@ class Loaded:
 
 
 def load(
-    raw: Path, database: Path, evidence: Path, on_progress: Callable[[int, int], None] | None = None
+    raw: Path,
+    database: Path,
+    evidence: Path,
+    fingerprint: str,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> Loaded:
     """Bring the schema `raw` of `database` up to what lies under `raw`.
 
-    evidence: where Parquet files go; those of earlier loads are read there. Runs whose fingerprint is unchanged are
-    left alone.
+    evidence: where Parquet files go, in a folder of the database's generation: a full build begins a new one, and
+    the files of the published database stay as they are until it is replaced. fingerprint: of the project, kept in
+    the database. Runs whose own fingerprint is unchanged are left alone.
     """
-    evidence.mkdir(parents=True, exist_ok=True)
     found = scan(raw)
     with duckdb.connect(str(database)) as connection:
         connection.execute("create schema if not exists raw")
         connection.execute(_FILES)
         for kind in SMALL_KINDS:
             connection.execute(f"create table if not exists raw.{kind} ({_columns(kind)})")
+        meta = connection.execute("select generation from raw.meta").fetchall()
+        generation = meta[0][0] if meta else uuid.uuid4().hex[:12]
+        if not meta:
+            connection.execute("insert into raw.meta values ($1, $2)", [fingerprint, generation])
+        evidence = evidence / generation
+        evidence.mkdir(parents=True, exist_ok=True)
         known = dict(connection.execute("select folder, fingerprint from raw.run_loads").fetchall())
         new = [run for run in found if known.get(run.folder) != run.fingerprint]
         removed = sorted(known.keys() - {run.folder for run in found})
         _forget(connection, [run.folder for run in new if run.folder in known] + removed)
-        connection.executemany(
-            "insert into raw.changed_runs values (?, ?)",
-            [(run.run_id, True) for run in new] + [(name.partition("/")[2], False) for name in removed],
-        ) if new or removed else None
+        changed = [(run.run_id, True) for run in new] + [(name.partition("/")[2], False) for name in removed]
+        if changed:
+            connection.executemany("insert into raw.changed_runs values (?, ?)", changed)
         load_id = uuid.uuid4().hex[:12]
         digest = digest_runs(raw, new, evidence, load_id, on_progress)
         _insert(connection, new, digest, load_id)
@@ -95,12 +106,16 @@ def load(
 
 
 def sweep_evidence(database: Path, evidence: Path) -> None:
-    """Delete Parquet files that no run of the published database needs."""
+    """Delete the Parquet files that the published database does not need: other generations, forgotten loads."""
     with duckdb.connect(str(database), read_only=True) as connection:
+        generation = connection.execute("select generation from raw.meta").fetchall()[0][0]
         needed = {
             row[0] for row in connection.execute("select distinct load_id from raw.run_loads").fetchall()
         }
-    for path in evidence.glob("*.parquet"):
+    for folder in evidence.iterdir():
+        if folder.name != generation:
+            shutil.rmtree(folder, ignore_errors=True)
+    for path in (evidence / generation).glob("*.parquet"):
         if path.stem.split("-")[1] not in needed:
             path.unlink()
 
