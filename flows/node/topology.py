@@ -6,7 +6,6 @@ is refused with the reason, since an island read from half a matrix places a mod
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -167,9 +166,10 @@ def _parse_nvidia(lines: list[str], where: str) -> Topology:
 
 
 def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], list[str]]:
+    """The one matrix of the text: its header, its rows, and what to warn of. Peer-access matrices are set aside."""
     headers: list[tuple[int, _Header]] = []
     rows: list[_Row] = []
-    peer_line: int | None = None
+    peers: list[int] = []
     labels: set[str] = set()
     for number, line in enumerate(lines, 1):
         if re.search(r"GPU\d+GPU\d+", line):
@@ -178,55 +178,53 @@ def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], lis
                 f"{where}, line {number}",
                 line.strip()[:60],
             )
-        if (found := _as_header(line)) is not None and not _as_row(line, set(), number):
+        row = _as_row(line, labels, number)
+        if row is None and re.search(r"\bGPU\d+\s+(?:OK|CNS|GNS|TNS|NS|DR|U|NOK)\b", line):
+            peers.append(number)
+        elif row is not None:
+            if row.broken in _PEER_WORDS:
+                peers.append(number)
+            rows.append(row)
+        elif (found := _as_header(line)) is not None:
             headers.append((number, found))
             labels |= set(found.columns)
-            continue
-        if (row := _as_row(line, labels, number)) is not None:
-            rows.append(row)
-        elif re.search(r"\bGPU\d+\s+(?:X|OK|CNS|GNS|TNS|NS|DR|U|NOK)\b", line) and peer_line is None:
-            peer_line = number
-    if peer_line is None:
-        peer_line = next((row.line for row in rows if row.broken in _PEER_WORDS), None)
-    if peer_line is not None and headers:
+    warnings: list[str] = []
+    ends = [*(number for number, _ in headers[1:]), 1 << 60][: len(headers)]
+    blocks = [
+        (head, [r for r in rows if begin < r.line < end], any(begin < n < end for n in peers), begin)
+        for (begin, head), end in zip(headers, ends, strict=True)
+    ]
+    matrices = [block for block in blocks if not block[2]]
+    if blocks and not matrices:
         raise _refuse(
             "this is a peer-access matrix (`nvidia-smi topo -p2p`), not a topology: it says which copies are allowed, "
             "not which link they take",
-            f"{where}, line {peer_line}",
+            f"{where}, line {peers[0]}",
             next_step="run `nvidia-smi topo -m`",
         )
-    gpu_rows = [row for row in rows if _GPU.fullmatch(row.label)]
-    if not headers:
-        if gpu_rows:
-            raise _refuse(
-                "the header of the matrix is missing", where, f"{len(gpu_rows)} rows without a header"
-            )
+    if not matrices:
+        seen = [row for row in rows if _GPU.fullmatch(row.label) and row.cells]
+        if seen:
+            raise _refuse("the header of the matrix is missing", where, f"{len(seen)} rows without a header")
         raise _refuse(
             "there is no topology matrix in this text", where, required="a header GPU0 GPU1 ... and its rows"
         )
-    warnings: list[str] = []
-    header = headers[0][1]
-    if len(headers) > 1:
-        if any(h.columns != header.columns for _, h in headers[1:]) or not _repeats(rows, headers):
-            at = ", ".join(str(number) for number, _ in headers)
+    if len(matrices) < len(blocks):
+        warnings.append("a peer-access matrix (topo -p2p) beside it was not used: it names no links")
+    header, own, _, _ = matrices[0]
+    if len(matrices) > 1:
+        content = [
+            (other.columns, [(row.label, row.cells) for row in its_rows])
+            for other, its_rows, _, _ in matrices
+        ]
+        if any(other != content[0] for other in content[1:]):
+            at = ", ".join(str(block[3]) for block in matrices)
             raise _refuse(
-                "two different matrices are glued together",
-                f"{where}, headers at lines {at}",
+                "two different matrices are glued together", f"{where}, headers at lines {at}",
                 next_step="give one matrix",
-            )
-        rows = [row for row in rows if row.line < headers[1][0]]
+            )  # fmt: skip
         warnings.append("the same matrix is there more than once; read once")
-    return header, rows, warnings
-
-
-def _repeats(rows: list[_Row], headers: list[tuple[int, _Header]]) -> bool:
-    """Whether every header is followed by the same rows: a log that printed one matrix again."""
-    starts = [number for number, _ in headers] + [1 << 60]
-    blocks = [
-        [(row.label, row.cells) for row in rows if begin < row.line < end]
-        for begin, end in itertools.pairwise(starts)
-    ]
-    return all(block == blocks[0] for block in blocks[1:])
+    return header, own, warnings
 
 
 def _as_header(line: str) -> _Header | None:
@@ -278,8 +276,8 @@ def _as_row(line: str, labels: set[str], number: int) -> _Row | None:
     if found is None:
         return None
     label, at = found.group(1), found.end()
-    if not line[at:].strip() and not labels:
-        return None  # one word alone before any header: a header of one GPU, perhaps
+    if not line[at:].strip() and (not labels or re.search(r"GPU\d", line[: found.start()])):
+        return None  # one word alone before any header (a header of one GPU, perhaps), or the end of a header
     cells: list[str] = []
     broken = None
     while token := re.compile(r"[ \t]+(\S+)").match(line, at):

@@ -147,6 +147,21 @@ def test_peer_matrix_is_refused_by_what_it_is() -> None:
         read(fixture("peer_matrix"))
 
 
+def test_a_peer_matrix_beside_a_topology_is_set_aside() -> None:
+    both = fixture("consumer_bridge") + "\n### topo -p2p rw\n\n" + fixture("peer_matrix")
+    facts = read(both)
+    assert facts["islands"] == [[1, 2]]
+    assert any("peer-access matrix" in warning for warning in facts["warnings"])
+    assert read(fixture("peer_matrix") + both)["islands"] == [[1, 2]]
+
+
+def test_a_numa_range_is_no_place() -> None:
+    text = fixture("consumer_bridge").replace("0-23    N/A", "0-23    0-1")
+    facts = read(text)
+    assert facts["numa"] is None
+    assert any("several NUMA nodes (0-1)" in warning for warning in facts["warnings"])
+
+
 def test_a_mig_gpu_is_in_no_island_whatever_the_matrix_says() -> None:
     facts = read(fixture("mig"))
     assert facts["mig_gpus"] == [0]
