@@ -21,6 +21,9 @@ SECRET = re.compile(
 RULE_CHARS = 3_000  # enough for any error message; bounds what a backtracking expression can cost
 TEXT_CHARS = 500
 MATCHES_PER_CLASS = 40
+# An exception that nobody has a rule for counts as the end when the log stops within so many lines of it.
+LAST_LINES = 25
+EXCEPTION = re.compile(r"(?:^|\s|\])(?:\w+\.)*\w*(?:Error|Exception|Refused|Failure): \S")
 RANK = re.compile(
     r"\((?:Worker_?\w*|VllmWorker\w*|EngineCore\w*|RayWorker\w*)[^)]*\)|\bDP\d+ TP\d+|\bTP\d+(?: EP\d+)?|\[rank\d+\]"
 )
@@ -102,6 +105,7 @@ class _Start:
     stamps: dict[str, float] = field(default_factory=dict)
     is_offline: bool = False
     hang: tuple[int, str] | None = None
+    last_exception: tuple[int, str] | None = None
     prefill_tokens: list[int] = field(default_factory=lambda: [0, 0])
 
 
@@ -165,7 +169,11 @@ class Reading:
         for needle, read in FACTS:
             if needle in low and read(self, text, number, stamp):
                 means = True
-        return self._match_failures(text, low, number) or means
+        means = self._match_failures(text, low, number) or means
+        if not start.ready and EXCEPTION.search(text[:RULE_CHARS]) and not failures.HARMLESS.search(text):
+            start.last_exception = (number, text)
+            means = True
+        return means
 
     def _match_failures(self, text: str, low: str, number: int) -> bool:
         head, low_head = text[:RULE_CHARS], low[:RULE_CHARS]
@@ -231,6 +239,9 @@ class Reading:
         elif ready is not None:
             reading.state = "ready"
             reading.evidence = [_line(file, ready[0], ready[1])]
+        elif start.last_exception and self.last_line - start.last_exception[0] <= LAST_LINES:
+            reading.state, reading.failure_class = "failed", "unknown"
+            reading.evidence = [_line(file, *start.last_exception)]
         elif start.is_offline:
             reading.state = "offline_ran"
             reading.notes.append("an offline run: no server was meant to come up")

@@ -105,6 +105,13 @@ WORDINGS: list[tuple[FailureClass, str]] = [
     ("port_in_use", "srv start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 8092"),
     ("port_in_use", "main: couldn't bind to server socket: hostname=127.0.0.1 port=8080"),
     ("died_silently", "/src/ggml/src/ggml.c:1234: GGML_ASSERT(ne00 % 32 == 0) failed"),
+    ("bad_argument", "ValueError: The repository for org/m contains custom code which must be executed to correctly load the model."),
+    ("bad_argument", "ValueError: World size (4) is larger than the number of available GPUs (2) in this node."),
+    ("unsupported_arch", "ValueError: Unrecognized model in /models/x. Should have a `model_type` key in its config.json"),
+    ("unsupported_arch", "llama_model_load: error loading model: error loading model vocabulary: unknown pre-tokenizer type: 'q9'"),
+    ("peer_lost", "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (h, 1)."),
+    ("dependency_missing", "RuntimeError: CUDA error: no CUDA-capable device is detected"),
+    ("unknown", "KeyError: 'model.layers.0.mlp.experts.w2_weight'"),
     # transformers serve
     ("bad_argument", "Error: No such option '--force-model'."),
     ("dependency_missing", "importlib.metadata.PackageNotFoundError: No package metadata was found for vllm"),
@@ -133,6 +140,11 @@ def test_a_wording_shows_its_class(failure_class: FailureClass, line: str) -> No
 @pytest.mark.parametrize("line", HARMLESS, ids=[line[:60] for line in HARMLESS])
 def test_what_engines_survive_is_no_failure(line: str) -> None:
     assert read_lines([line]).failure_class is None
+
+
+def test_an_exception_that_the_engine_went_on_from_ends_nothing() -> None:
+    lines = ["ValueError: something that was caught", *[f"INFO loading {i}" for i in range(40)]]
+    assert read_lines(lines).state == "unknown"
 
 
 def test_a_root_cause_beats_what_followed_from_it() -> None:
