@@ -176,15 +176,18 @@ class Connection(asyncio.Protocol):
         assert transport is not None
         if self.handle < 0:
             capture.sent_ns = capture.last_ns = now_ns()
+            self.pool.on_sent(capture)
             transport.writelines((head, body))
             return
         # uvloop writes at the end of its turn, after every other callback; the system call leaves now.
         if len(body) < _JOIN_BYTES:
             data = b"".join((head, body))
             capture.sent_ns = capture.last_ns = now_ns()
+            self.pool.on_sent(capture)
             self._write_now((data,), len(data))
         else:
             capture.sent_ns = capture.last_ns = now_ns()
+            self.pool.on_sent(capture)
             self._write_now((head, body), len(head) + len(body))
 
     def _write_now(self, buffers: tuple[bytes | memoryview, ...], length: int) -> None:
@@ -382,6 +385,8 @@ class Pool:
         self.outstanding = 0
         self.is_reusing = True
         self.resend: Callable[[Pool, Capture], None]
+        # Called between the clock reading and the write, so that no request leaves unnoted.
+        self.on_sent: Callable[[Capture], None] = _drop
 
     async def resolve(self) -> None:
         """Look the host up once, so that no connect waits for it inside the window."""

@@ -153,6 +153,7 @@ class LoadClient:
         spec = self.spec
         self.pools = [Pool(url, self.loop, spec.deadlines.connect_s) for url in spec.endpoints]
         for pool in self.pools:
+            pool.on_sent = self._note_sent
             await pool.resolve()
         self.transport = StreamTransport(self.pools)
         self.http = httpx.AsyncClient(transport=self.transport, timeout=None, trust_env=False)
@@ -311,6 +312,9 @@ class LoadClient:
     def _send(self, capture: Capture, planned_ns: int) -> None:
         self.running.add(capture)
         self.transport.send(capture, planned_ns)
+
+    def _note_sent(self, capture: Capture) -> None:
+        self.sent.mark(capture.line.position, capture.planned_ns or 0, capture.sent_ns or 0)
 
     def _ended(self, capture: Capture) -> None:
         self.running.discard(capture)

@@ -46,7 +46,15 @@ def reference_server(folder: Path, scenario: dict[str, Any], *more: str) -> Iter
     folder.mkdir(parents=True, exist_ok=True)
     path, truth, log = folder / "scenario.json", folder / "truth.jsonl", folder / "server.log"
     path.write_text(json.dumps(scenario))
-    command = [sys.executable, "-m", "flows.engines.reference", "--scenario", str(path), "--truth", str(truth)]
+    command = [
+        sys.executable,
+        "-m",
+        "flows.engines.reference",
+        "--scenario",
+        str(path),
+        "--truth",
+        str(truth),
+    ]
     with log.open("wb") as stream:
         process = subprocess.Popen([*command, *more], stderr=stream)
     try:
