@@ -114,7 +114,13 @@ def land(raw: Path, run: RunEvidence) -> RunFolder:
     """Lay one run down under `raw`, sealed file by file."""
     folder = RunFolder.create(raw, run.campaign, run.run_id)
     key: dict[str, Any] = {"campaign": run.campaign, "run_id": run.run_id}
-    settings = {"engine": run.engine, "model": run.model, "gpus": run.gpus, "tensor_parallel": 1, "speculation": None}
+    settings = {
+        "engine": run.engine,
+        "model": run.model,
+        "gpus": run.gpus,
+        "tensor_parallel": 1,
+        "speculation": None,
+    }
     folder.land_records(
         "run_start.jsonl",
         [
@@ -270,7 +276,9 @@ def _counters(
     scrapes: list[tuple[str, int, dict[str, float]]] = [("before", OPENED, before)]
     for place, memory in enumerate(cell.server_rss_mb):
         share = (place + 0.5) / len(cell.server_rss_mb)
-        scrapes.append(("during", OPENED + round((closed - OPENED) * share), before | {"server_rss_mb": memory}))
+        scrapes.append(
+            ("during", OPENED + round((closed - OPENED) * share), before | {"server_rss_mb": memory})
+        )
     scrapes.append(("after", closed, after))
     return [
         Counters(
@@ -286,7 +294,9 @@ def steady(count: int, ttft_ms: float, tpot_ms: float, **more: Any) -> list[Answ
     return [Answer(ttft_ms, tpot_ms, **more) for _ in range(count)]
 
 
-def sweep(tpot_ms: float, *, streams: int = 1, drafts: tuple[float, float, float] | None = None) -> CellEvidence:
+def sweep(
+    tpot_ms: float, *, streams: int = 1, drafts: tuple[float, float, float] | None = None
+) -> CellEvidence:
     """A sweep cell of one stream: every request decodes at 1,000 / tpot_ms tokens/s."""
     return CellEvidence(
         f"sweep-c{streams}", "sweep", [steady(4, 50.0, tpot_ms) for _ in range(streams)],
@@ -329,6 +339,18 @@ def ramp(users: int, last_decode_tok_s: float, recalled: Sequence[bool], turns: 
     )  # fmt: skip
 
 
+def interference(is_beside: bool) -> CellEvidence:
+    """A writer at 100 tokens/s; beside it a reader, whose prefill of 500 ms begins 200 ms after the writer's first
+    token. The writer's tokens keep their pace here: what a prefill does to a rate is measured, not assumed.
+    """
+    writer = Answer(100.0, 10.0, tokens=101, user=0)
+    reader = Answer(500.0, 10.0, tokens=1, prompt_tokens=5000, user=1, start_ms=300.0)
+    return CellEvidence(
+        "beside" if is_beside else "alone", "interference", [[writer], [reader]] if is_beside else [[writer]],
+        variant="beside" if is_beside else "alone", context_tokens=5000, users=2 if is_beside else 1,
+    )  # fmt: skip
+
+
 def quality(asked: int, right: int) -> CellEvidence:
     """`asked` word problems, the first `right` of them solved."""
     answers = [Answer(50.0, 10.0, is_correct=place < right, grader="gsm8k_v1") for place in range(asked)]
@@ -344,14 +366,14 @@ def known_campaign() -> list[RunEvidence]:
     for start, (tpot, spec_tpot) in enumerate([(10.0, 5.0), (12.5, 6.25), (8.0, 4.0)]):
         runs.append(
             RunEvidence(
-                f"r1{start}-base", "base", 1000.0 * start, cells=[sweep(tpot)], probes=GOOD_PROBES,
+                f"r1{start}-base", "base", 1000.0 * start, cells=[sweep(tpot), needles(200, [True] * 3)], probes=GOOD_PROBES,
                 settings={"max_running_requests": 64},
             )
         )  # fmt: skip
         runs.append(
             RunEvidence(
                 f"r1{start}-spec", "spec", 1000.0 * start + 500, kv_tokens=15_084,
-                cells=[sweep(spec_tpot, drafts=(100.0, 300.0, 200.0))],
+                cells=[sweep(spec_tpot, drafts=(100.0, 300.0, 200.0)), needles(200, [True] * 3)],
                 settings={
                     "max_running_requests": 64, "speculation.method": "mtp", "speculation.draft_tokens": 5,
                 },
@@ -384,7 +406,7 @@ def known_campaign() -> list[RunEvidence]:
             "r30-long", "long", 7000.0, model="known-long", max_model_len=40_000,
             cells=[
                 needles(32_000, [True, True, True]), ramp(1, 129.0, [turn != 4 for turn in range(10)]),
-                ramp(2, 7.0, [True] * 20), quality(20, 15),
+                ramp(2, 7.0, [True] * 20), quality(20, 15), interference(False), interference(True),
             ],
             model_facts={
                 "precision_label": "fp8", "precision_true": "fp8, experts fp4", "precision_source": "headers",
@@ -421,6 +443,13 @@ def known_campaign() -> list[RunEvidence]:
         )  # fmt: skip
     runs.append(RunEvidence("r60-broken", "broken", 9500.0, failure_class="kv_too_small"))
     runs.append(
-        RunEvidence("r61-mended", "mended", 9600.0, rescues="broken", cells=[sweep(10.0)], settings={"context_tokens": 8})
+        RunEvidence(
+            "r61-mended",
+            "mended",
+            9600.0,
+            rescues="broken",
+            cells=[sweep(10.0)],
+            settings={"context_tokens": 8},
+        )
     )
     return runs

@@ -30,10 +30,9 @@ last_turns as (
         run_id,
         cell_id,
         max(ttft_ns) / 1e6 as last_turn_ttft_ms,
-        min((output_tokens - 1) / (nullif(decode_ns, 0) / 1e9))
-            as last_turn_decode_tokens_per_s,
+        min(decode_tokens_per_s) as last_turn_decode_tokens_per_s,
         max(prompt_tokens) as prompt_tokens,
-    from {{ ref('int_ramp_requests') }}
+    from {{ ref('int_user_requests') }}
     where is_last_turn and outcome = 'ok'
     group by run_id, cell_id
 ),

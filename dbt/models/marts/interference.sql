@@ -1,24 +1,62 @@
--- grain: one row per interference_id: a turn of a conversation that shares the
--- server with others, beside the same turn alone; or a published pair
+-- grain: one row per interference_id: an answer that shares the server with
+-- other users, beside the same answer alone; or a published pair
 with
+
+requests as (
+    select * from {{ ref('int_user_requests') }}
+),
+
+rows_measured as (
+    select * from {{ ref('measured_rows') }}
+    where workload in ('conversation_ramp', 'interference')
+),
 
 turns as (
     select
-        ramp_turns.*,
+        rows_measured.row_id,
+        rows_measured.source,
+        rows_measured.campaign,
+        rows_measured.run_id,
+        rows_measured.recipe,
+        rows_measured.engine,
+        rows_measured.model,
+        rows_measured.layout,
+        rows_measured.gpus,
+        rows_measured.workload,
+        rows_measured.context_tokens,
+        rows_measured.repeat,
+        rows_measured.users,
+        rows_measured.standing,
+        requests.turn,
+        requests.is_last_turn,
+        requests.decode_tokens_per_s,
+        requests.decode_tokens_per_s_during_prefill,
+        requests.ttft_ns / 1e6 as ttft_ms,
         configurations.configuration_id,
         standing_order.badness,
-    from {{ ref('ramp_turns') }} as ramp_turns
+        -- alone and beside are two variants of one thing
+        case
+            when rows_measured.workload = 'interference' then ''
+            else rows_measured.variant
+        end as plan,
+    from requests
+    inner join rows_measured
+        on
+            requests.run_id = rows_measured.run_id
+            and requests.cell_id = rows_measured.cell_id
     inner join {{ ref('int_configurations') }} as configurations
-        on ramp_turns.run_id = configurations.run_id
+        on requests.run_id = configurations.run_id
     inner join {{ ref('standing_order') }} as standing_order
-        on ramp_turns.standing = standing_order.standing
+        on rows_measured.standing = standing_order.standing
+    -- of an interference the writer is watched: user 0
+    where rows_measured.workload = 'conversation_ramp' or requests.user = 0
 ),
 
 alone as (
     select
         configuration_id,
         workload,
-        variant,
+        plan,
         context_tokens,
         turn,
         avg(decode_tokens_per_s) as decode_tokens_per_s,
@@ -44,7 +82,7 @@ shared as (
         layout,
         gpus,
         workload,
-        variant,
+        plan,
         context_tokens,
         repeat,
         users,
@@ -55,8 +93,8 @@ shared as (
         min(decode_tokens_per_s) as decode_tokens_per_s_slowest,
         median(decode_tokens_per_s) as decode_tokens_per_s_median,
         max(ttft_ms) as ttft_ms_slowest,
-        arg_min(others_prefill_share, decode_tokens_per_s)
-            as others_prefill_share,
+        arg_min(decode_tokens_per_s_during_prefill, decode_tokens_per_s)
+            as decode_tokens_per_s_during_prefill,
     from turns
     where users > 1
     group by all
@@ -64,7 +102,7 @@ shared as (
 
 final as (
     select
-        shared.row_id || '/' || shared.turn as interference_id,
+        shared.row_id || coalesce('/' || shared.turn, '') as interference_id,
         shared.source,
         shared.campaign,
         shared.run_id,
@@ -75,6 +113,7 @@ final as (
         shared.engine,
         shared.layout,
         shared.gpus,
+        shared.workload,
         shared.users,
         shared.context_tokens,
         shared.turn,
@@ -84,10 +123,13 @@ final as (
         shared.decode_tokens_per_s_median,
         alone.decode_tokens_per_s
         / nullif(shared.decode_tokens_per_s_slowest, 0) as decode_slowdown,
+        shared.decode_tokens_per_s_during_prefill,
+        alone.decode_tokens_per_s
+        / nullif(shared.decode_tokens_per_s_during_prefill, 0)
+            as decode_slowdown_during_prefill,
         alone.ttft_ms as ttft_ms_alone,
         shared.ttft_ms_slowest,
         shared.ttft_ms_slowest / nullif(alone.ttft_ms, 0) as ttft_slowdown,
-        shared.others_prefill_share,
         case
             when alone.badness > shared.badness then alone.standing
             else shared.standing
@@ -97,9 +139,9 @@ final as (
         on
             shared.configuration_id = alone.configuration_id
             and shared.workload = alone.workload
-            and shared.variant = alone.variant
+            and shared.plan = alone.plan
             and (shared.context_tokens is not distinct from alone.context_tokens)
-            and shared.turn = alone.turn
+            and (shared.turn is not distinct from alone.turn)
     union all by name
     select
         figures.claim_id as interference_id,
@@ -108,6 +150,7 @@ final as (
         figures.engine,
         figures.layout,
         figures.gpus,
+        figures.workload,
         figures.concurrency as users,
         figures.context_tokens,
         pairs.compared_figure as decode_tokens_per_s_alone,

@@ -2,7 +2,7 @@
 with
 
 turns as (
-    select * from {{ ref('int_ramp_requests') }}
+    select * from {{ ref('int_user_requests') }}
 ),
 
 rows_measured as (
@@ -45,9 +45,8 @@ final as (
         turns.cached_tokens,
         turns.output_tokens,
         turns.ttft_ns / 1e6 as ttft_ms,
-        -- the first token belongs to the prefill
-        (turns.output_tokens - 1) / (nullif(turns.decode_ns, 0) / 1e9)
-            as decode_tokens_per_s,
+        turns.decode_tokens_per_s,
+        turns.decode_tokens_per_s_during_prefill,
         -- least() skips nulls: no decode time would read as 1
         case
             when turns.decode_ns > 0

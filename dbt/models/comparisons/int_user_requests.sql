@@ -1,4 +1,5 @@
--- grain: one row per timed request_id that is a turn of a conversation
+-- grain: one row per timed request_id that belongs to a user: a turn of a
+-- conversation, or a side of an interference
 -- Reads the requests of new runs once, like every model that reads requests.
 {{ config(
     materialized='incremental',
@@ -12,27 +13,11 @@ requests as (
         *,
         coalesce(planned_ns, sent_ns) as due_ns,
     from {{ ref('stg_requests_new') }}
-    where phase = 'timed' and turn is not null
+    where phase = 'timed' and "user" is not null
 ),
 
--- how long another user's prompt was being prefilled while this answer came
-meanwhile as (
-    select
-        answering.run_id,
-        answering.request_id,
-        sum(
-            least(answering.last_token_ns, prefilling.first_token_ns)
-            - greatest(answering.first_token_ns, prefilling.sent_ns)
-        )::bigint as overlap_ns,
-    from requests as answering
-    inner join requests as prefilling
-        on
-            answering.run_id = prefilling.run_id
-            and answering.cell_id = prefilling.cell_id
-            and answering.user != prefilling.user
-            and answering.last_token_ns > prefilling.sent_ns
-            and answering.first_token_ns < prefilling.first_token_ns
-    group by answering.run_id, answering.request_id
+overlaps_found as (
+    select * from {{ ref('int_prefill_overlaps') }}
 ),
 
 final as (
@@ -59,12 +44,29 @@ final as (
             when requests.outcome = 'ok'
                 then requests.last_token_ns - requests.first_token_ns
         end as decode_ns,
-        coalesce(meanwhile.overlap_ns, 0) as overlap_ns,
+        coalesce(overlaps_found.overlap_ns, 0) as overlap_ns,
+        -- the first token belongs to the prefill
+        case
+            when requests.outcome = 'ok'
+                then
+                    (requests.output_tokens - 1)
+                    / (
+                        nullif(
+                            requests.last_token_ns - requests.first_token_ns, 0
+                        ) / 1e9
+                    )
+        end as decode_tokens_per_s,
+        case
+            when requests.outcome = 'ok'
+                then
+                    overlaps_found.overlap_tokens
+                    / (nullif(overlaps_found.overlap_ns, 0) / 1e9)
+        end as decode_tokens_per_s_during_prefill,
     from requests
-    left join meanwhile
+    left join overlaps_found
         on
-            requests.run_id = meanwhile.run_id
-            and requests.request_id = meanwhile.request_id
+            requests.run_id = overlaps_found.run_id
+            and requests.request_id = overlaps_found.request_id
 )
 
 select * from final
