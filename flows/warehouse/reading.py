@@ -251,12 +251,11 @@ def _batch(
     records: list[Any], kind: Shape, place: Place, lines: np.ndarray, reading: FileReading
 ) -> pa.RecordBatch:
     arrays: list[pa.Array] = []
-    for name in kind.names:
-        values = [getattr(record, name) for record in records]
+    columns = zip(*map(kind.getter, records), strict=True)
+    for name, values in zip(kind.names, columns, strict=True):
         if name in kind.json_names:
-            values = [None if value is None else _encode(value).decode() for value in values]
-        array = pa.array(values, kind.schema.field(name).type)
-        arrays.append(array)
+            values = tuple(None if value is None else _encode(value).decode() for value in values)
+        arrays.append(pa.array(values, kind.schema.field(name).type))
     for name in kind.counted_names:
         array = arrays[kind.names.index(name)]
         low = pa.compute.min(array).as_py()

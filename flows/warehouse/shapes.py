@@ -7,6 +7,8 @@ largest field, stay undecoded (`msgspec.Raw`) and are read in bulk by flows.ware
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -48,7 +50,10 @@ ONE_LINE = frozenset({"run_start", "node", "bring_up", "run_end", "cell", "windo
 
 @dataclass(frozen=True)
 class Shape:
-    """One kind of record as columns. names, and which of them are JSON text or never negative."""
+    """One kind of record as columns. names, and which of them are JSON text or never negative.
+
+    getter: a record's values in the order of names.
+    """
 
     kind: str
     decoder: msgspec.json.Decoder[Any]
@@ -56,6 +61,7 @@ class Shape:
     names: tuple[str, ...]
     json_names: frozenset[str]
     counted_names: tuple[str, ...]
+    getter: Callable[[Any], tuple[Any, ...]]
 
 
 @cache
@@ -74,6 +80,7 @@ def shape(kind: str) -> Shape:
         names=tuple(field.name for field in fields),
         json_names=frozenset(field.name for field in fields if field.type == "json"),
         counted_names=tuple(field.name for field in fields if field.type == "int"),
+        getter=operator.attrgetter(*(field.name for field in fields)),
     )
 
 
