@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from contracts.errors import BadInput
-from flows.engines import http
+from flows.engines import http, layout
 from flows.engines.base import EngineFacts, LogReading, ProcessSpec
 from flows.recipe import Recipe
 
@@ -27,7 +26,7 @@ class External:
             if getattr(recipe, name):
                 raise BadInput(f"external: {name} cannot be applied to an endpoint that is already up")
         self.endpoint(recipe)
-        self.headers(recipe)
+        layout.key_headers(recipe)
         return []
 
     def endpoint(self, recipe: Recipe) -> str:
@@ -41,18 +40,6 @@ class External:
                 next_step="give the key through api_key_env",
             )
         return url
-
-    def headers(self, recipe: Recipe) -> dict[str, str]:
-        """The Authorization header, when the recipe names a variable. Raises BadInput when that is not set."""
-        if recipe.api_key_env is None:
-            return {}
-        key = os.environ.get(recipe.api_key_env)
-        if not key:
-            raise BadInput(
-                f"external: the variable {recipe.api_key_env} is not set",
-                next_step=f"export {recipe.api_key_env}",
-            )
-        return {"Authorization": f"Bearer {key}"}
 
     def served_model(self, recipe: Recipe) -> str:
         """The name that requests must carry, as written: a hub id keeps its slash."""

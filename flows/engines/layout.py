@@ -43,6 +43,23 @@ def split_gpus(recipe: Recipe, servers: int, gpus_each: int) -> list[list[int] |
     return [ids[i * gpus_each : (i + 1) * gpus_each] for i in range(servers)]
 
 
+def key_headers(recipe: Recipe) -> dict[str, str]:
+    """The Authorization header, when the recipe names a variable for the key.
+
+    A server that is started here may get its key through the recipe's own env; an external one's is in ours. Raises
+    BadInput when it is in neither.
+    """
+    if recipe.api_key_env is None:
+        return {}
+    key = os.environ.get(recipe.api_key_env) or recipe.env.get(recipe.api_key_env)
+    if not key:
+        raise BadInput(
+            f"{recipe.engine}: the variable {recipe.api_key_env} is not set",
+            next_step=f"export {recipe.api_key_env}",
+        )
+    return {"Authorization": f"Bearer {key}"}
+
+
 def gpus_per_replica(recipe: Recipe) -> int:
     """Devices of one replica where no parallel size says so: an equal share, at least one."""
     devices = len(recipe.gpu_ids) if recipe.gpu_ids is not None else recipe.gpus

@@ -45,6 +45,7 @@ def bring_up(recipe: Recipe, run: RunFolder, on_event: OnEvent | None = None) ->
     try:
         _refuse_secrets(recipe)
         specs = engine.processes(recipe, run.path)
+        layout.key_headers(recipe)
     except BadInput as error:
         raise _never_started(run, error) from error
     command = [spec.argv for spec in specs]
@@ -65,7 +66,7 @@ class _Bringing:
         self.gpu_check = devices.memory_check(recipe.gpu_ids) if recipe.gpus or recipe.gpu_ids else None
         served_model = getattr(engine, "served_model", layout.served_name)
         self.model: str = served_model(recipe)
-        self.headers: dict[str, str] = engine.headers(recipe) if hasattr(engine, "headers") else {}
+        self.headers = layout.key_headers(recipe)
 
     def start(self, specs: list[ProcessSpec], started_at: str) -> Served:
         begun = time.monotonic()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from contracts.errors import BadInput
+from flows.engines import layout
 from flows.engines.external import External
 from flows.engines.llamacpp import LlamaCpp
 from flows.engines.registry import ENGINES, get_engine
@@ -186,7 +187,7 @@ def test_an_external_url_loses_its_version_and_its_key_stays_in_the_header(
     engine = External()
     assert engine.processes(chosen, FOLDER) == []
     assert engine.endpoint(chosen) == "http://host:8000"
-    assert engine.headers(chosen) == {"Authorization": "Bearer k-123"}
+    assert layout.key_headers(chosen) == {"Authorization": "Bearer k-123"}
     assert engine.served_model(chosen) == "org/model"
     assert "k-123" not in repr(chosen.settings())
 
