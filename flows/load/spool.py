@@ -84,7 +84,7 @@ def read_frames(path: Path) -> Iterator[Frame]:
             times = stream.read(8 * count)
             sizes = stream.read(4 * count)
             payload = stream.read(payload_bytes)
-            if len(payload) != payload_bytes or len(sizes) != 4 * count:
+            if len(payload) != payload_bytes or len(sizes) != 4 * count or len(head) != head_bytes:
                 return
             instants.frombytes(times)
             lengths.frombytes(sizes)

@@ -157,7 +157,12 @@ def _events(data: bytes) -> Iterator[Event]:
 
     Consecutive `data:` lines are one event only when none of them is whole by itself, so that servers which forget
     the blank line between events are read as well. An event named `error`, and llama.cpp's `error:` lines, are errors.
+    A last line without an end counts only if it is whole: what was cut off in it is nobody's event.
     """
+    if data[-1:] not in (b"\n", b"\r", b""):
+        last = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not _is_whole(data[last:].removeprefix(b"data:").lstrip(b" ")):
+            data = data[:last]
     if b"\r" not in data:
         yield from _lf_events(data)
         return
