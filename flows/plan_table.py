@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from contracts.errors import BadInput
 from flows import workloads
 from flows.campaign_file import Assumptions, Campaign, WorkloadEntry
+from flows.engines.registry import get_engine
 from flows.recipe import Recipe
 from flows.workloads import probes
 from flows.workloads.base import CellPlan, PlanContext, TokenCounter
@@ -67,7 +70,7 @@ def plan_campaign(campaign: Campaign) -> PlanTable:
     for recipe in campaign.recipes:
         rates, source = _rates(campaign.assume, recipe)
         assumptions[recipe.name] = {**asdict(rates), "source": source}
-        rows.append(_bring_up(campaign, recipe, rates, 1, "(bring-up)"))
+        rows.append(_bring_up(campaign, recipe, rates, 1, "(bring-up)", _objection(recipe)))
         for phase in ("before", "after"):
             plan = probes.plan(campaign.probes, _context(campaign, recipe, None), phase)  # type: ignore[arg-type]
             if plan is not None:
@@ -225,9 +228,21 @@ def _noted(row: PlanRow, recipe: Recipe, plans: list[CellPlan]) -> PlanRow:
     return row
 
 
-def _bring_up(campaign: Campaign, recipe: Recipe, rates: _Rates, times: int, entry: str) -> PlanRow:
+def _objection(recipe: Recipe) -> str:
+    """What the engine itself says against the recipe (a layout that does not multiply out), before anything starts."""
+    try:
+        get_engine(recipe.engine).processes(recipe, Path())
+    except BadInput as error:
+        return f"cannot be started: {error.what}" + (f" ({error.measured})" if error.measured else "")
+    return f"rescues {recipe.rescues}" if recipe.rescues else ""
+
+
+def _bring_up(
+    campaign: Campaign, recipe: Recipe, rates: _Rates, times: int, entry: str, note: str = ""
+) -> PlanRow:
     hours = times * rates.bring_up_s / 3600
-    return PlanRow(recipe.name, entry, "bring_up", 0, 0, 0, 0, 0, hours, _cost(campaign, recipe, hours))
+    cost = _cost(campaign, recipe, hours)
+    return PlanRow(recipe.name, entry, "bring_up", 0, 0, 0, 0, 0, hours, cost, note)
 
 
 def _row(
