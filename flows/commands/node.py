@@ -24,6 +24,9 @@ def register(app: typer.Typer) -> None:
             "--topology",
             help="A file with `nvidia-smi topo -m` or `rocm-smi --showtopo` output; - for stdin.",
         ),
+        bandwidth: bool = typer.Option(
+            False, "--bandwidth", help="Also measure bandwidths between GPUs (torch and idle GPUs needed)."
+        ),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
     ) -> None:
         """Say how GPUs are linked (islands, NUMA, NICs) and what this machine is.
@@ -31,7 +34,10 @@ def register(app: typer.Typer) -> None:
         Without `--topology` this machine is read, by NVML, procfs and sysfs. A matrix that is cut off, glued or not
         square is refused, exit 2.
         """
-        facts = read_node() if topology is None else describe_topology(parse_topology(*_read_text(topology)))
+        if topology is None:
+            facts = read_node(measures_links=bandwidth)
+        else:
+            facts = describe_topology(parse_topology(*_read_text(topology)))
         typer.echo(json.dumps(facts) if as_json else describe(facts))
 
 

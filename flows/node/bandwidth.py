@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from flows.node.islands import Pair, find_islands, pair_of
@@ -195,6 +197,26 @@ def _nccl_rank(rank: int, count: int, meeting: str, size: int, repeats: int, ans
         answers.put({"send_gb_s": matrix, "all_reduce_bus_gb_s": round(best, 1)})
     distributed.barrier()
     distributed.destroy_process_group()
+
+
+def measure_apart(
+    uses_nccl: bool = True, timeout_s: float = 300.0, python: str = sys.executable
+) -> dict[str, Any] | None:
+    """This module run in a process of its own, so that no CUDA context stays behind; null where it cannot measure.
+
+    python: an interpreter that has torch, where this one has not. Keys as printed by `--json`.
+    """
+    command = [python, "-m", "flows.node.bandwidth", "--json", *(["--nccl"] if uses_nccl else [])]
+    root = Path(__file__).resolve().parents[2]
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        )  # fmt: skip
+        found = json.loads(done.stdout.strip().splitlines()[-1]) if done.returncode == 0 else None
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def main(arguments: list[str] | None = None) -> int:

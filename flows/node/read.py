@@ -22,17 +22,41 @@ _NO_GPUS: dict[str, Any] = {
     "cuda": None,
     "gpu_details": [],
     "p2p": None,
+    "bandwidth": None,
+    "is_islands_confirmed": None,
 }
 
 
-def read_node(nvml: Any = None, root: Path = Path("/")) -> dict[str, Any]:
+def read_node(nvml: Any = None, root: Path = Path("/"), *, measures_links: bool = False) -> dict[str, Any]:
     """This machine's facts; keys are listed in docs/node.md. JSON-ready, null where the machine does not say.
 
-    nvml: another module in NVML's place; root: where procfs and sysfs lie (both for tests).
+    measures_links: also measure GPU bandwidths (needs torch and idle GPUs, takes up to a minute) and say whether they
+    confirm the islands. nvml: another module in NVML's place; root: where procfs and sysfs lie (both for tests).
     """
     machine = read_machine(root)
     facts = {**_NO_GPUS, **_read_gpu_facts(nvml, root, machine["iommu"]), **machine, **measure_speed()}
+    if measures_links and facts["gpus"]:
+        from flows.node.bandwidth import measure_apart  # here, since it also runs as a module of its own
+
+        add_bandwidth(facts, measure_apart())
     return {"node_id": fingerprint(facts), **facts}
+
+
+def add_bandwidth(facts: dict[str, Any], measured: dict[str, Any] | None) -> None:
+    """Put measured bandwidths (flows.node.bandwidth) into the facts, judged against the islands that they name."""
+    from flows.node.bandwidth import confirm_islands
+
+    facts["bandwidth"] = measured
+    if measured is None:
+        facts["warnings"].append("bandwidths between GPUs could not be measured (torch and CUDA are needed)")
+        return
+    matrix = measured.get("send_gb_s") or measured["copy_gb_s"]
+    verdict = confirm_islands(facts["islands"], matrix, facts.get("gpu_ids"))
+    facts["is_islands_confirmed"] = verdict["is_confirmed"]
+    if verdict["is_confirmed"] is False:
+        facts["warnings"].append(
+            f"measured bandwidths show islands {verdict['measured']}, the topology names {verdict['stated']}"
+        )
 
 
 def read_topology(nvml: Any = None, root: Path = Path("/")) -> dict[str, Any] | None:

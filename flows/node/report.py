@@ -120,7 +120,7 @@ def _warnings(
         warnings.append(
             f"CPU affinity of GPUs {blank} is blank: this process may not use their cores (a cpuset)"
         )
-    if "SYS" in across.values() and iommu != "passthrough":
+    if {"SYS", "SOC"} & set(across.values()) and iommu != "passthrough":
         known = f"IOMMU is {iommu}" if iommu else "the IOMMU's mode is not known from this text"
         if iommu != "off":
             warnings.append(

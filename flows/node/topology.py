@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from contracts.errors import BadInput
-from flows.node.islands import Pair, pair_of
+from flows.node.islands import Pair, is_fast, pair_of
 
 # nvidia-smi's classes, near to far; SOC and PSB are what old drivers printed.
 PCIE_CLASSES = ("PIX", "PXB", "PSB", "PHB", "NODE", "SOC", "SYS")
@@ -20,7 +20,7 @@ DISTANCE = ("SYS", "SOC", "NODE", "PHB", "PSB", "PXB", "PIX", "PCIE")
 MAX_GPUS = 128
 MAX_BYTES = 8 << 20
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|\[\d{1,2}m(?=GPU)")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|\[\d{0,2}m(?=GPU|$)")
 _LINK = re.compile(r"X|NV\d{1,3}|SYS|NODE|PHB|PXB|PIX|SOC|PSB|C2C")
 _PEER_WORDS = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U", "NOK"}
 _GPU = re.compile(r"GPU\d{1,4}")
@@ -115,6 +115,14 @@ class _Row:
 
 
 def _parse_nvidia(lines: list[str], where: str) -> Topology:
+    if (
+        asked := next((n for n, line in enumerate(lines, 1) if re.search(r"topo\s+-mp\b", line)), None)
+    ) is not None:
+        raise _refuse(
+            "this is the PCIe-only matrix (`nvidia-smi topo -mp`): it leaves NVLink out",
+            f"{where}, line {asked}",
+            next_step="run `nvidia-smi topo -m`",
+        )
     lines = [
         line.replace("|", "\t") if re.search(r"\|\s*GPU\d", line) else line for line in lines
     ]  # Markdown
@@ -142,6 +150,15 @@ def _parse_nvidia(lines: list[str], where: str) -> Topology:
             links[pair_of(ids[a], ids[b])] = there
     topology = Topology(ids, links, "nvidia-smi topo -m", warnings=warnings)
     topology.nic_names = _nic_legend(lines, nics)
+    legend = [line for line in lines if re.match(r"\W*(X|SYS|PIX|PHB|NV#)\s+=", line)]
+    if (
+        len(legend) >= 3
+        and not any("NV#" in line for line in legend)
+        and not any(map(is_fast, links.values()))
+    ):
+        topology.warnings.append(
+            "the legend has no NV#: this may be the PCIe-only matrix (topo -mp), without NVLink"
+        )
     for label, gpu in zip(gpus, ids, strict=True):
         row = by_label[label]
         cells = row.cells[len(gpus) :]
@@ -493,7 +510,7 @@ def _parse_amd(lines: list[str], sections: dict[str, tuple[int, int]], where: st
     )
     topology.numa = dict.fromkeys(gpus)
     for line in lines:
-        if (said := re.search(r"GPU\[(\d{1,4})\].*Numa Node:\s*(-?\d+)", line, re.I)) and int(
+        if (said := re.search(r"GPU\s*\[?(\d{1,4})\]?\s*:.*Numa Node:\s*(-?\d+)", line, re.I)) and int(
             said.group(1)
         ) in topology.numa:
             node = int(said.group(2))

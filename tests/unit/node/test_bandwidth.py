@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from flows.node.bandwidth import confirm_islands, islands_from_bandwidth, main
+from flows.node.bandwidth import confirm_islands, islands_from_bandwidth, main, measure_apart
+from flows.node.read import add_bandwidth
 
 QUADS = [[0, 1, 2, 3], [4, 5, 6, 7]]
 
@@ -71,3 +72,21 @@ def test_without_torch_and_cuda_the_script_says_so(
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(["--json"]) == 1
     assert "needs torch and a CUDA device" in capsys.readouterr().err
+
+
+def test_measured_bandwidths_enter_the_node_s_facts() -> None:
+    facts = {"islands": [list(range(8))], "gpu_ids": list(range(8)), "warnings": []}
+    add_bandwidth(facts, {"copy_gb_s": matrix(8, two_quads), "send_gb_s": None})
+    assert facts["is_islands_confirmed"] is False
+    assert "measured bandwidths show islands [[0, 1, 2, 3], [4, 5, 6, 7]]" in facts["warnings"][0]
+    confirmed = {"islands": QUADS, "gpu_ids": list(range(8)), "warnings": []}
+    add_bandwidth(confirmed, {"copy_gb_s": matrix(8, two_quads), "send_gb_s": matrix(8, two_quads)})
+    assert (confirmed["is_islands_confirmed"], confirmed["warnings"]) == (True, [])
+    unmeasured = {"islands": QUADS, "warnings": [], "is_islands_confirmed": None}
+    add_bandwidth(unmeasured, None)
+    assert unmeasured["is_islands_confirmed"] is None
+    assert "could not be measured" in unmeasured["warnings"][0]
+
+
+def test_measuring_apart_gives_nothing_where_it_cannot() -> None:
+    assert measure_apart(python="/nonexistent/python") is None

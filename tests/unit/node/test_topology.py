@@ -155,6 +155,35 @@ def test_a_peer_matrix_beside_a_topology_is_set_aside() -> None:
     assert read(fixture("peer_matrix") + both)["islands"] == [[1, 2]]
 
 
+def test_the_pcie_only_matrix_cannot_show_islands() -> None:
+    with pytest.raises(RefusedTopology, match="leaves NVLink out"):
+        read("$ nvidia-smi topo -mp\n" + fixture("pcie_only"))
+    without_nv = "\n".join(line for line in fixture("pcie_only").split("\n") if "NV#" not in line)
+    assert any("PCIe-only" in warning for warning in read(without_nv)["warnings"])
+    assert not any("PCIe-only" in warning for warning in read(fixture("pcie_only"))["warnings"])
+
+
+def test_weaker_links_bound_their_island() -> None:
+    facts = read(
+        "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+        "GPU0\tX\tNV18\tNV16\t0-3\t0\t\tN/A\nGPU1\tNV18\tX\tNV16\t0-3\t0\t\tN/A\n"
+        "GPU2\tNV16\tNV16\tX\t0-3\t0\t\tN/A\n"
+    )
+    assert (facts["islands"], facts["island_link"]) == ([[0, 1, 2]], "NV16")
+    assert any("unequal links" in warning for warning in facts["warnings"])
+
+
+def test_old_headers_with_device_names_and_no_numa_are_read() -> None:
+    facts = read(
+        "\tGPU0\tGPU1\tmlx5_0\tmlx4_1\tCPU Affinity\nGPU0\t X \tSOC\tPHB\tSOC\t0-9,20-29\n"
+        "GPU1\tSOC\t X \tSOC\tPHB\t10-19,30-39\nmlx5_0\tPHB\tSOC\t X \tSOC\t\nmlx4_1\tSOC\tPHB\tSOC\t X \t\n"
+        "\nLegend:\n\n  X   = Self\n  SOC = Path traverses a socket-level link (e.g. QPI)\n"
+    )
+    assert core(facts) == ([], None, "SOC", None)
+    assert facts["nearest_nics"]["1"] == {"link": "PHB", "nics": ["mlx4_1"]}
+    assert facts["cpu_affinity"] == {"0": "0-9,20-29", "1": "10-19,30-39"}
+
+
 def test_a_numa_range_is_no_place() -> None:
     text = fixture("consumer_bridge").replace("0-23    N/A", "0-23    0-1")
     facts = read(text)
@@ -222,6 +251,7 @@ def _prefixed(text: str, prefix: str) -> str:
         pytest.param(lambda t: t.replace("\t", "\u00a0\u00a0"), id="no-break-spaces"),
         pytest.param(lambda t: t + "\n\n" + t, id="printed-twice"),
         pytest.param(_as_markdown, id="markdown-table"),
+        pytest.param(lambda t: t.replace("\x1b", ""), id="escape-lost"),
     ],
 )
 def test_the_way_it_was_pasted_does_not_matter(paste) -> None:
