@@ -85,7 +85,8 @@ class Plan:
                     )
 
         return CellPlan(
-            total_prompt_tokens=users * params.rounds * params.context_tokens + 512 * params.warmup_requests,
+            total_prompt_tokens=users * params.rounds * params.context_tokens
+            + min(512, params.context_tokens) * params.warmup_requests,
             total_output_tokens=(users * params.rounds + params.warmup_requests) * params.answer_tokens,
             cell_id=cell,
             workload=self.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -109,5 +110,5 @@ def test_what_follows_the_answer_of_a_fixed_length_request_is_no_guess() -> None
 def test_codes_have_five_digits_and_none_twice_in_a_row() -> None:
     codes = [needle.code(random.Random(seed)) for seed in range(300)]
     assert all(len(code) == 5 and code[0] != "0" for code in codes)
-    assert all(a != b for code in codes for a, b in zip(code, code[1:], strict=False))
+    assert all(a != b for code in codes for a, b in itertools.pairwise(code))
     assert len(set(codes)) > 290
