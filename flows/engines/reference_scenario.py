@@ -303,7 +303,12 @@ def overlay(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
         if name not in PER_REQUEST:
             raise msgspec.ValidationError(f"a variant cannot set `{name}`, only {', '.join(PER_REQUEST)}")
         base = msgspec.to_builtins(getattr(scenario, name))
-        replaced[name] = msgspec.convert(merge(base, values), PER_REQUEST[name])
+        try:
+            replaced[name] = msgspec.convert(merge(base, values), PER_REQUEST[name])
+        except msgspec.ValidationError as error:
+            place = str(error).partition(" - at `$")[2].rstrip("`")
+            told = str(error).partition(" - at ")[0]
+            raise msgspec.ValidationError(f"{told} - at `$.{name}{place}`") from None
     return msgspec.structs.replace(scenario, **replaced)
 
 

@@ -151,6 +151,7 @@ class Connection(asyncio.Protocol):
         self.keep: Callable[[bytes], None] = _drop
         self.parser: Any = None
         self.answers = 0
+        self.handle = -1
         self.fed = 0
         self.is_deferred = False
         self.is_closed = False
