@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from contracts.generated import seeds, staging
+from contracts.generated import marts, seeds, staging
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +18,7 @@ def outputs() -> dict[str, str]:
     files: dict[str, str] = {}
     files |= staging.outputs()
     files |= seeds.outputs()
+    files |= marts.outputs()
     return files
 
 

@@ -27,7 +27,7 @@ final as (
         ceilings.prefill_ceiling_tokens_per_s,
         ceilings.prefill_tokens_per_s
         / nullif(ceilings.prefill_ceiling_tokens_per_s, 0) as prefill_share,
-        ceilings.output_tokens_per_s as decode_tokens_per_s,
+        ceilings.output_tokens_per_s,
         ceilings.decode_ceiling_tokens_per_s,
         ceilings.output_tokens_per_s
         / nullif(ceilings.decode_ceiling_tokens_per_s, 0) as decode_share,
