@@ -9,9 +9,10 @@ from typing import Any
 
 import typer
 
+from flows.node.links import RefusedTopology
 from flows.node.read import read_node
 from flows.node.report import describe_topology
-from flows.node.topology import MAX_BYTES, RefusedTopology, parse_topology
+from flows.node.topology import MAX_BYTES, parse_topology
 
 
 def register(app: typer.Typer) -> None:

@@ -89,6 +89,58 @@ def read_gguf(path: Path) -> Gguf:
         raise RefusedCheckpoint(f"cannot be read: {error.strerror}", evidence=str(path)) from error
 
 
+def gguf_config(gguf: Gguf) -> dict[str, Any]:
+    """A GGUF's metadata under the names that configs use, as far as the roofline needs them."""
+    names = {"qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss", "deepseek2": "deepseek_v3",
+             "glm4moe": "glm4_moe", "qwen3next": "qwen3_next", "qwen35moe": "qwen3_5_moe", "falcon-h1": "falcon_h1"}  # fmt: skip
+    get = gguf.get
+    kv_heads, layers = get("attention.head_count_kv"), get("block_count")
+    if isinstance(layers, int):
+        layers -= get("nextn_predict_layers") if isinstance(get("nextn_predict_layers"), int) else 0
+    config: dict[str, Any] = {
+        "model_type": names.get(gguf.architecture, gguf.architecture),
+        "num_hidden_layers": layers,
+        "hidden_size": get("embedding_length"),
+        "num_attention_heads": get("attention.head_count"),
+        "num_key_value_heads": kv_heads,
+        "head_dim": get("attention.key_length"),
+        "intermediate_size": get("feed_forward_length"),
+        "moe_intermediate_size": get("expert_feed_forward_length"),
+        "shared_expert_intermediate_size": get("expert_shared_feed_forward_length"),
+        "num_experts": get("expert_count"),
+        "num_experts_per_tok": get("expert_used_count"),
+        "n_shared_experts": get("expert_shared_count"),
+        "first_k_dense_replace": get("leading_dense_block_count"),
+        "vocab_size": get("vocab_size") or gguf.metadata.get("tokenizer.ggml.tokens.length"),
+        "max_position_embeddings": get("context_length"),
+        "sliding_window": get("attention.sliding_window"),
+        "sliding_window_pattern": get("attention.sliding_window_pattern"),
+        "kv_lora_rank": get("attention.kv_lora_rank"),
+        "q_lora_rank": get("attention.q_lora_rank"),
+        "qk_rope_head_dim": get("rope.dimension_count") if get("attention.kv_lora_rank") else None,
+        "v_head_dim": get("attention.value_length_mla") or get("attention.value_length"),
+        "full_attention_interval": get("full_attention_interval"),
+        "ssm_state_size": get("ssm.state_size"),
+        "conv_kernel": get("ssm.conv_kernel"),
+        "tie_word_embeddings": not any(t.name == "output.weight" for t in gguf.tensors),
+    }  # fmt: skip
+    if get("full_attention_interval") and get("ssm.state_size"):  # gated delta net under ssm names
+        config |= {
+            "linear_num_value_heads": get("ssm.time_step_rank"),
+            "linear_num_key_heads": get("ssm.group_count"),
+            "linear_key_head_dim": get("ssm.state_size"),
+            "linear_value_head_dim": get("ssm.state_size"),
+            "linear_conv_kernel_dim": get("ssm.conv_kernel"),
+        }
+    if isinstance(kv_heads, list) and 0 in kv_heads:
+        other = "mamba" if get("ssm.state_size") else "conv"
+        config["layer_types"] = ["full_attention" if n else other for n in kv_heads]
+    pattern = get("attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        config["layer_types"] = ["sliding_attention" if p else "full_attention" for p in pattern]
+    return {key: value for key, value in config.items() if value is not None}
+
+
 class _Reader:
     def __init__(self, stream: BinaryIO, path: Path) -> None:
         self.stream, self.path = stream, path

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.node.islands import Pair, pair_of
-from flows.node.topology import Topology
+from flows.node.links import Topology
 
 _ANCESTORS = {
     0: "PIX",

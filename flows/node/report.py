@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flows.node.islands import Pair, find_islands, is_fast, overlapping, split_disjoint
-from flows.node.topology import DISTANCE, Topology
+from flows.node.links import Topology
+from flows.node.topology import DISTANCE
 
 
 def describe_topology(topology: Topology, iommu: str | None = None) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from contracts.errors import BadInput
 from flows.node.islands import Pair, is_fast, pair_of
+from flows.node.links import MAX_GPUS, Topology, refuse
+from flows.node.rocm import find_amd, parse_amd
 
 # nvidia-smi's classes, near to far; SOC and PSB are what old drivers printed.
 PCIE_CLASSES = ("PIX", "PXB", "PSB", "PHB", "NODE", "SOC", "SYS")
 # Far to near for both vendors: what `between` picks from.
 DISTANCE = ("SYS", "SOC", "NODE", "PHB", "PSB", "PXB", "PIX", "PCIE")
-MAX_GPUS = 128
 MAX_BYTES = 8 << 20
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|\[\d{0,2}m(?=GPU|$)")
@@ -28,40 +28,15 @@ _AFFINITY = (("CPU Affinity", "cpu"), ("NUMA Affinity", "numa"), ("GPU NUMA ID",
 _AFFINITY_TOKEN = {"cpu": "\x01cpu", "numa": "\x01numa", "gpu_numa": "\x01gpu_numa"}
 
 
-class RefusedTopology(BadInput):
-    """Text that is no whole topology matrix."""
-
-
-@dataclass
-class Topology:
-    """How the GPUs of one node are linked.
-
-    gpus: ids in the order of the matrix. links: class of every pair (`NV18`, `XGMI`, `SYS`, `PCIE`, ...). numa and
-    cpus: per GPU, null where not said. nics: per GPU, class by NIC; nic_names: NIC0 -> mlx5_0. mig: GPUs cut into MIG
-    devices, which have no peer access. hops: per pair, where the vendor counts them.
-    """
-
-    gpus: list[int]
-    links: dict[Pair, str]
-    source: str
-    numa: dict[int, int | None] = field(default_factory=dict)
-    cpus: dict[int, str | None] = field(default_factory=dict)
-    nics: dict[int, dict[str, str]] = field(default_factory=dict)
-    nic_names: dict[str, str] = field(default_factory=dict)
-    hops: dict[Pair, int] = field(default_factory=dict)
-    mig: list[int] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-
 def parse_topology(text: str, where: str = "topology") -> Topology:
     """A whole topology from pasted text. Raises RefusedTopology with what is wrong, where, and what to do."""
     if len(text) > MAX_BYTES:
-        raise _refuse(
+        raise refuse(
             "the text is too long for a topology", where, f"{len(text)} characters", f"<= {MAX_BYTES}"
         )
     lines = [_clean(line) for line in re.split(r"\r\n|\r|\n", text)]
-    amd = _find_amd(lines)
-    topology = _parse_amd(lines, amd, where) if amd else _parse_nvidia(lines, where)
+    amd = find_amd(lines)
+    topology = parse_amd(lines, amd, where) if amd else _parse_nvidia(lines, where)
     topology.mig = sorted(set(topology.mig) | (_mig_gpus(lines) & set(topology.gpus)))
     return topology
 
@@ -75,22 +50,6 @@ def _clean(line: str) -> str:
         .replace("\x00", "")
     )
     return line.rstrip()
-
-
-def _refuse(
-    what: str,
-    where: str,
-    measured: str | None = None,
-    required: str | None = None,
-    next_step: str | None = None,
-) -> RefusedTopology:
-    return RefusedTopology(
-        what,
-        measured=measured,
-        required=required,
-        evidence=where,
-        next_step=next_step or "paste the whole output of `nvidia-smi topo -m` (or `rocm-smi --showtopo`)",
-    )
 
 
 # nvidia-smi topo -m
@@ -118,7 +77,7 @@ def _parse_nvidia(lines: list[str], where: str) -> Topology:
     if (
         asked := next((n for n, line in enumerate(lines, 1) if re.search(r"topo\s+-mp\b", line)), None)
     ) is not None:
-        raise _refuse(
+        raise refuse(
             "this is the PCIe-only matrix (`nvidia-smi topo -mp`): it leaves NVLink out",
             f"{where}, line {asked}",
             next_step="run `nvidia-smi topo -m`",
@@ -130,9 +89,9 @@ def _parse_nvidia(lines: list[str], where: str) -> Topology:
     gpus = [label for label in header.columns if _GPU.fullmatch(label)]
     nics = [label for label in header.columns if label not in gpus]
     if len(set(header.columns)) < len(header.columns):
-        raise _refuse("the header names a column twice: matrices are glued together", where)
+        raise refuse("the header names a column twice: matrices are glued together", where)
     if len(gpus) > MAX_GPUS:
-        raise _refuse("no node has so many GPUs", where, f"{len(gpus)} GPU columns", f"<= {MAX_GPUS}")
+        raise refuse("no node has so many GPUs", where, f"{len(gpus)} GPU columns", f"<= {MAX_GPUS}")
     by_label = _one_row_each(rows, gpus, where)
     _check_square(by_label, gpus, header, where)
     ids = [int(label.removeprefix("GPU")) for label in gpus]
@@ -143,7 +102,7 @@ def _parse_nvidia(lines: list[str], where: str) -> Topology:
                 continue
             there, back = by_label[first].cells[b], by_label[second].cells[a]
             if there != back:
-                raise _refuse(
+                raise refuse(
                     f"the matrix contradicts itself: {first} to {second} is {there}, {second} to {first} is {back}",
                     f"{where}, lines {by_label[first].line} and {by_label[second].line}",
                 )
@@ -190,7 +149,7 @@ def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], lis
     labels: set[str] = set()
     for number, line in enumerate(lines, 1):
         if re.search(r"GPU\d+GPU\d+", line):
-            raise _refuse(
+            raise refuse(
                 "the header is glued: columns run into each other",
                 f"{where}, line {number}",
                 line.strip()[:60],
@@ -213,7 +172,7 @@ def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], lis
     ]
     matrices = [block for block in blocks if not block[2]]
     if blocks and not matrices:
-        raise _refuse(
+        raise refuse(
             "this is a peer-access matrix (`nvidia-smi topo -p2p`), not a topology: it says which copies are allowed, "
             "not which link they take",
             f"{where}, line {peers[0]}",
@@ -222,8 +181,8 @@ def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], lis
     if not matrices:
         seen = [row for row in rows if _GPU.fullmatch(row.label) and row.cells]
         if seen:
-            raise _refuse("the header of the matrix is missing", where, f"{len(seen)} rows without a header")
-        raise _refuse(
+            raise refuse("the header of the matrix is missing", where, f"{len(seen)} rows without a header")
+        raise refuse(
             "there is no topology matrix in this text", where, required="a header GPU0 GPU1 ... and its rows"
         )
     if len(matrices) < len(blocks):
@@ -236,7 +195,7 @@ def _read_matrix(lines: list[str], where: str) -> tuple[_Header, list[_Row], lis
         ]
         if any(other != content[0] for other in content[1:]):
             at = ", ".join(str(block[3]) for block in matrices)
-            raise _refuse(
+            raise refuse(
                 "two different matrices are glued together", f"{where}, headers at lines {at}",
                 next_step="give one matrix",
             )  # fmt: skip
@@ -313,11 +272,11 @@ def _one_row_each(rows: list[_Row], gpus: list[str], where: str) -> dict[str, _R
     by_label: dict[str, _Row] = {}
     for row in rows:
         if row.label in by_label:
-            raise _refuse(
+            raise refuse(
                 f"row {row.label} is there twice: matrices are glued together", f"{where}, line {row.line}"
             )
         if _GPU.fullmatch(row.label) and row.label not in gpus:
-            raise _refuse(
+            raise refuse(
                 f"row {row.label} has no column: the header is cut off", f"{where}, line {row.line}",
                 f"{len(gpus)} GPU columns",
             )  # fmt: skip
@@ -333,7 +292,7 @@ def _check_square(by_label: dict[str, _Row], gpus: list[str], header: _Header, w
         cut = next((by_label[g] for g in missing if g in by_label), None)
         at = f"{where}, line {cut.line}" if cut is not None else where
         looks = _first_look([by_label[g] for g in whole], len(gpus))
-        raise _refuse(
+        raise refuse(
             f"the matrix is not square: it is cut off ({looks})"
             if looks
             else "the matrix is not square: it is cut off",
@@ -345,9 +304,9 @@ def _check_square(by_label: dict[str, _Row], gpus: list[str], header: _Header, w
         row = by_label[gpu]
         at = f"{where}, line {row.line}"
         if re.search(r"GPU\d", row.rest):
-            raise _refuse(f"row {gpu} is glued to the next", at, row.rest.strip()[:60])
+            raise refuse(f"row {gpu} is glued to the next", at, row.rest.strip()[:60])
         if len(row.cells) > len(header.columns):
-            raise _refuse(
+            raise refuse(
                 f"row {gpu} has more cells than the header has columns: rows or columns are glued", at,
                 f"{len(row.cells)} cells", f"{len(header.columns)}",
             )  # fmt: skip
@@ -358,14 +317,14 @@ def _check_square(by_label: dict[str, _Row], gpus: list[str], header: _Header, w
         ):
             is_cut = any(name.startswith(row.broken) for name in (*PCIE_CLASSES, "NV", "N/A"))
             if not is_cut:
-                raise _refuse(
+                raise refuse(
                     f"row {gpu} holds a cell that is no link class",
                     at,
                     row.broken[:40],
                     "X, NV#, " + ", ".join(PCIE_CLASSES),
                 )
         if row.cells[index] != "X" or row.cells[: len(gpus)].count("X") != 1:
-            raise _refuse(
+            raise refuse(
                 f"row {gpu} does not cross its own column at X: cells have shifted",
                 at,
                 " ".join(row.cells[: len(gpus)])[:80],
@@ -444,156 +403,3 @@ def _mig_gpus(lines: list[str]) -> set[int]:
         if in_table and "Processes:" in line:
             in_table = False
     return found
-
-
-# rocm-smi --showtopo and amd-smi topology
-
-_SECTIONS = (
-    ("link", re.compile(r"link\s+type\s+(between\s+two\s+gpus|table)", re.I)),
-    ("hops", re.compile(r"hops\s+(between\s+two\s+gpus|table)", re.I)),
-    ("weight", re.compile(r"weight\s+(between\s+two\s+gpus|table)", re.I)),
-    ("numa", re.compile(r"numa\s+nodes", re.I)),
-)
-_AMD_LABEL = r"(?:GPU\d{1,4}|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])"
-
-
-def _find_amd(lines: list[str]) -> dict[str, tuple[int, int]]:
-    """Where each section of AMD's output starts and ends (line indices); empty when it is not AMD's."""
-    starts: list[tuple[int, str]] = []
-    for index, line in enumerate(lines):
-        if re.search(r"Link type between DRM devices", line):
-            starts.append((index, "pairs"))
-            continue
-        for name, pattern in _SECTIONS:
-            is_title = re.search(r"={3,}.*={3,}", line) or re.fullmatch(r"\W*[A-Z ]+TABLE\W*", line)
-            if is_title and pattern.search(line):
-                starts.append((index, name))
-        if re.search(r"={3,}\s*End of ROCm|={3,}.*(Bandwidth|Accessible).*={3,}", line, re.I) or (
-            re.fullmatch(r"\W*[A-Z -]+ TABLE\W*", line) and not any(p.search(line) for _, p in _SECTIONS)
-        ):
-            starts.append((index, "other"))
-    sections: dict[str, tuple[int, int]] = {}
-    for position, (index, name) in enumerate(starts):
-        end = starts[position + 1][0] if position + 1 < len(starts) else len(lines)
-        sections.setdefault(name, (index + 1, end))
-    return {} if set(sections) <= {"other"} else sections
-
-
-def _parse_amd(lines: list[str], sections: dict[str, tuple[int, int]], where: str) -> Topology:
-    if "pairs" in sections and "link" not in sections:
-        return _parse_amd_pairs(lines, where)
-    if "link" not in sections:
-        raise _refuse(
-            "the table of link types is missing: weights and hops alone do not name a link",
-            where,
-            next_step="paste the whole output of `rocm-smi --showtopo`",
-        )
-    labels, cells = _amd_table(lines, sections["link"], where, "link type")
-    gpus = [int(label[3:]) if label.startswith("GPU") else i for i, label in enumerate(labels)]
-    links: dict[Pair, str] = {}
-    for a in range(len(labels)):
-        for b in range(len(labels)):
-            if a == b:
-                continue
-            there, back = cells[a][b].upper(), cells[b][a].upper()
-            if there != back:
-                raise _refuse(
-                    f"the table contradicts itself at {labels[a]}, {labels[b]}", where, f"{there} and {back}"
-                )
-            if not re.fullmatch(r"[A-Z][A-Z0-9/_+-]{2,15}", there):
-                raise _refuse(
-                    f"{labels[a]} to {labels[b]} is no link type", where, there[:30], "XGMI or PCIE"
-                )
-            links[pair_of(gpus[a], gpus[b])] = "XGMI" if "XGMI" in there else there
-    topology = Topology(
-        gpus, links, "rocm-smi --showtopo" if labels[0].startswith("GPU") else "amd-smi topology"
-    )
-    topology.numa = dict.fromkeys(gpus)
-    for line in lines:
-        if (said := re.search(r"GPU\s*\[?(\d{1,4})\]?\s*:.*Numa Node:\s*(-?\d+)", line, re.I)) and int(
-            said.group(1)
-        ) in topology.numa:
-            node = int(said.group(2))
-            topology.numa[int(said.group(1))] = node if node >= 0 else None
-    for name in ("hops", "weight"):
-        if name not in sections:
-            continue
-        try:
-            other_labels, other = _amd_table(lines, sections[name], where, name)
-        except RefusedTopology as error:
-            topology.warnings.append(f"the table of {name} is not whole and was not used: {error.what}")
-            continue
-        if name == "hops" and other_labels == labels:
-            for a in range(len(gpus)):
-                for b in range(a + 1, len(gpus)):
-                    if other[a][b].isdigit():
-                        topology.hops[pair_of(gpus[a], gpus[b])] = int(other[a][b])
-    far = [pair for pair, hops in topology.hops.items() if hops > 1 and topology.links.get(pair) == "XGMI"]
-    if far:
-        topology.warnings.append(
-            f"{len(far)} pairs reach each other by XGMI through another GPU (more than one hop), such as {far[0]}"
-        )
-    return topology
-
-
-def _amd_table(
-    lines: list[str], section: tuple[int, int], where: str, title: str
-) -> tuple[list[str], list[list[str]]]:
-    labels: list[str] = []
-    rows: dict[str, list[str]] = {}
-    for index in range(*section):
-        tokens = re.findall(r"\S+", lines[index])
-        at = next((i for i, token in enumerate(tokens) if re.fullmatch(_AMD_LABEL, token)), None)
-        if at is None:
-            continue
-        tokens = tokens[at:]
-        if not labels:
-            if not all(re.fullmatch(_AMD_LABEL, token) for token in tokens):
-                raise _refuse(f"the header of the {title} table is missing", f"{where}, line {index + 1}")
-            labels = tokens
-            if len(set(labels)) < len(labels):
-                raise _refuse(
-                    f"the {title} table names a GPU twice: tables are glued", f"{where}, line {index + 1}"
-                )
-            continue
-        if tokens[0] in rows or any(re.fullmatch(_AMD_LABEL, token) for token in tokens[1:]):
-            raise _refuse(f"the {title} table is glued at {tokens[0]}", f"{where}, line {index + 1}")
-        rows[tokens[0]] = tokens[1:]
-    if not labels or len(labels) > MAX_GPUS:
-        raise _refuse(
-            f"the {title} table is empty or too large", where, f"{len(labels)} GPUs", f"1 to {MAX_GPUS}"
-        )
-    whole = [label for label in labels if len(rows.get(label, [])) == len(labels)]
-    if len(whole) < len(labels) or len(rows) != len(labels):
-        raise _refuse(
-            f"the {title} table is not square: it is cut off", where, f"{len(labels)} columns, {len(whole)} whole rows",
-            f"{len(labels)} rows", "paste the whole output of `rocm-smi --showtopo`",
-        )  # fmt: skip
-    for position, label in enumerate(labels):
-        if rows[label][position].upper() not in ("0", "SELF", "X", "N/A"):
-            raise _refuse(
-                f"row {label} of the {title} table does not cross its own column at 0",
-                where,
-                rows[label][position][:20],
-            )
-    return labels, [rows[label] for label in labels]
-
-
-def _parse_amd_pairs(lines: list[str], where: str) -> Topology:
-    """`rocm-smi --showtopo --json`: one entry a pair."""
-    links: dict[Pair, str] = {}
-    numa: dict[int, int | None] = {}
-    text = "\n".join(lines)
-    for a, b, kind in re.findall(
-        r"Link type between DRM devices (\d{1,4}) and (\d{1,4})\"?\s*:\s*\"?(\w+)", text
-    ):
-        if a != b:
-            links[pair_of(int(a), int(b))] = "XGMI" if "XGMI" in kind.upper() else kind.upper()
-    for card, node in re.findall(r"\"card(\d{1,4})\"\s*:\s*\{[^{}]*?Numa Node\"\s*:\s*\"?(-?\d+)", text):
-        numa[int(card)] = int(node) if int(node) >= 0 else None
-    gpus = sorted({gpu for pair in links for gpu in pair} | set(numa))
-    if len(gpus) > MAX_GPUS or len(links) != len(gpus) * (len(gpus) - 1) // 2:
-        raise _refuse(
-            "not every pair is named", where, f"{len(links)} pairs of {len(gpus)} GPUs", "every pair"
-        )
-    return Topology(gpus, links, "rocm-smi --showtopo --json", {gpu: numa.get(gpu) for gpu in gpus})

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.node.islands import find_islands, split_disjoint, tensor_parallel_warning
+from flows.node.links import RefusedTopology
 from flows.node.report import describe_topology
-from flows.node.topology import RefusedTopology, parse_topology
+from flows.node.topology import parse_topology
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "node" / "topology"
 
