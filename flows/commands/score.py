@@ -20,10 +20,13 @@ def register(app: typer.Typer) -> None:
         """Read scores or grade answers: strict and lenient side by side, and what must not be published or compared."""
         readings = [reading for path in files for reading in score_files.read_scores(path)]
         if as_json:
-            typer.echo(json.dumps({"readings": readings}, indent=2))
+            body = {"readings": readings, "comparisons": score_files.compare_readings(readings)}
+            typer.echo(json.dumps(body, indent=2))
             return
         for reading in readings:
             _tell(reading)
+        for pair in score_files.compare_readings(readings):
+            typer.echo(f"{pair['a']} against {pair['b']}: {pair['verdict']}, {pair['why']}")
 
 
 def _tell(reading: dict[str, Any]) -> None:

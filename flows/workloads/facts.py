@@ -21,6 +21,12 @@ _SHARED_OUT = re.compile(r"\b(?:each|every|per|apiece|individually|respectively|
 _WITH_UNIT = re.compile(r"\d+(?:[.,]\d+)*\s*[^\W\d]+")
 
 
+_DENIED = re.compile(
+    r"\b(?:does|do|did|is|was)\s*(?:n['’]t|not)\s+(?:\w+\s+)?(?:say|mention|state|contain|include|suggest)",
+    re.I,
+)
+
+
 @dataclass(frozen=True)
 class FactVerdict:
     """is_passed: the fact is in the answer. is_exact: the answer is the fact and nothing else, reported apart."""
@@ -40,6 +46,10 @@ def grade_phrase(fact: str, output: str | None, reasoning: str | None = None) ->
     if not wanted:
         return FactVerdict(False, False, "there is no fact to look for")
     is_exact = wanted == said
+    if any(
+        _contains(_words(line), wanted) and _DENIED.search(line) for line in re.split(r"[.!?\n]+", answer)
+    ):
+        return FactVerdict(False, is_exact, "the answer says that the text does not say so")
     if _contains(said, wanted):
         return FactVerdict(True, is_exact, "the fact is in the answer")
     core = [word for word in wanted if word not in _STOP_WORDS] or wanted
@@ -92,12 +102,38 @@ def _is_shared_out(part: str, answer: str) -> bool:
 _TIMES = frozenset("s second sec minute min hour h day week month year".split())  # noqa: SIM905
 
 
+_OUTPUT_KEYS = (
+    "output", "response", "answer_text", "completion", "prediction", "model_output", "generated_text", "generation",
+    "visible", "content", "text",
+)  # fmt: skip
+_TARGET_KEYS = (
+    "gold",
+    "gold_answer",
+    "target",
+    "expected",
+    "reference",
+    "ground_truth",
+    "code",
+    "answer",
+    "label",
+)
+# What a row about a planted fact has beside its target: its code is not the last number of a calculation.
+_NEEDLE_KEYS = (
+    "depth",
+    "depth_pct",
+    "depth_percent",
+    "haystack",
+    "context_tokens",
+    "context_length",
+    "code",
+    "secret",
+)
+
+
 def grade_object(row: dict[str, Any]) -> dict[str, Any] | None:
     """The verdict on one line that holds an answer and its target, or a gold field alone; None when it holds neither."""
-    output = _text(
-        row, ("output", "response", "answer_text", "completion", "prediction", "model_output", "text")
-    )
-    reasoning = _text(row, ("reasoning", "reasoning_content", "reasoning_text"))
+    output = _text(row, _OUTPUT_KEYS)
+    reasoning = _text(row, ("reasoning", "reasoning_content", "reasoning_text", "thinking"))
     if "resps" in row:
         return _lm_eval_sample(row)
     if "gold_field" in row:
@@ -117,8 +153,11 @@ def grade_object(row: dict[str, Any]) -> dict[str, Any] | None:
             code = needle.grade(fact.strip(), output, reasoning)
             return {"kind": "code", "verdict": "pass" if code.is_correct else "fail", "why": code.why}
         return _verdict("needle", grade_phrase(fact, output, reasoning))
-    target = next((row[key] for key in ("gold", "target", "expected", "answer") if key in row), None)
+    target = next((row[key] for key in _TARGET_KEYS if row.get(key) is not None), None)
     if target is not None and output is not None:
+        if re.fullmatch(r"\d{4,}", str(target).strip()) and any(key in row for key in _NEEDLE_KEYS):
+            code = needle.grade(str(target).strip(), output, reasoning)
+            return {"kind": "code", "verdict": "pass" if code.is_correct else "fail", "why": code.why}
         gold = scoring.gold_answer(str(target))
         if gold is None:
             return _verdict("needle", grade_phrase(str(target), output, reasoning))

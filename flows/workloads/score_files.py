@@ -22,6 +22,7 @@ SHORT_ANSWER_TOKENS = 512
 MAX_CUT_SHARE = 0.01
 _STRICT = ("strict", "strict-match", "strict_match")
 _FLEXIBLE = ("flexible", "flexible-extract", "flexible_extract")
+_PLAIN_METRICS = ("exact_match", "acc", "acc_norm", "em", "f1")
 
 
 @dataclass
@@ -83,13 +84,41 @@ def read_scores(path: Path) -> list[dict[str, Any]]:
     return readings
 
 
+def compare_readings(readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every score of one reading against every score of another on the same task: comparable or not, and why."""
+    found = []
+    for place, left in enumerate(readings):
+        for right in readings[place + 1 :]:
+            for a in left.get("scores", []):
+                for b in right.get("scores", []):
+                    if a["task"] != b["task"] or left["kind"] == "limits" or right["kind"] == "limits":
+                        continue
+                    verdict, why = compare_scores(_as_score(a), _as_score(b))
+                    found.append(
+                        {
+                            "a": f"{left['where']} {a['filter']}",
+                            "b": f"{right['where']} {b['filter']}",
+                            "verdict": verdict,
+                            "why": why,
+                        }
+                    )
+    return found
+
+
+def _as_score(row: dict[str, Any]) -> Score:
+    return Score(
+        row["task"], row["metric"], row["filter"], row["value"], row["n"], row["n_total"], row["stderr"],
+        row["num_fewshot"], row["answer_tokens"], row["status"], row["reasons"],
+    )  # fmt: skip
+
+
 def judge_object(row: dict[str, Any]) -> dict[str, Any]:
     """One object by its shape: scores (results), an answer with its target, or a note with neither."""
     if isinstance(row.get("results"), dict):
         return _scores("lm_eval", lm_eval_scores(row))
     if any(key.startswith(("exact_match", "acc")) for key in row) and "resps" not in row:
         return _scores("summary", flat_scores(row))
-    if "strict" in row or "flexible" in row:
+    if any(name in row for name in (*_STRICT, *_FLEXIBLE)):
         return _scores("summary", _paired_scores(row))
     limited = limit_runs(row)
     if limited:
@@ -141,19 +170,20 @@ def lm_eval_scores(row: dict[str, Any]) -> list[Score]:
         group = []
         for key, value in values.items():
             metric, comma, name = key.partition(",")
+            # Before 0.4, lm_eval named no filter: `acc`, `acc_norm`, `acc_stderr`.
             if (
-                not comma
+                (not comma and metric not in _PLAIN_METRICS)
                 or metric.endswith("_stderr")
                 or not isinstance(value, (int, float))
                 or isinstance(value, bool)
             ):
                 continue
-            error = values.get(f"{metric}_stderr,{name}")
+            error = values.get(f"{metric}_stderr,{name}" if comma else f"{metric}_stderr")
             group.append(
                 Score(
                     task=task,
                     metric=metric,
-                    filter=name,
+                    filter=name or "none",
                     value=float(value),
                     count=count,
                     of_count=total,
@@ -215,7 +245,8 @@ def _paired_scores(row: dict[str, Any]) -> list[Score]:
             shots=_whole(row.get("num_fewshot")),
             answer_tokens=_answer_tokens(row, {}) or _tokens_in_text(text),
         )
-        for key, name in (("strict", "strict-match"), ("flexible", "flexible-extract"))
+        for keys, name in ((_STRICT, "strict-match"), (_FLEXIBLE, "flexible-extract"))
+        for key in keys
         if isinstance(row.get(key), (int, float)) and not isinstance(row.get(key), bool)
     ]
     return judge_scores(group, cut_share=_cut_share(row))

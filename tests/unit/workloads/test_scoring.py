@@ -116,7 +116,7 @@ def test_a_standard_error_of_another_sample_is_named() -> None:
     assert any("stderr" in reason for reason in group[0].reasons)
 
 
-@pytest.mark.parametrize("line", range(6))
+@pytest.mark.parametrize("line", range(12))
 def test_own_answers_are_judged_as_they_say(line: int) -> None:
     text = (FIXTURES / "answers.jsonl").read_text().splitlines()[line]
     row = json.loads(text)
@@ -218,3 +218,25 @@ def test_public_needle_answers(shared_cases: Path) -> None:
     assert not facts.grade_phrase(rows["niah-39"]["needle"], rows["niah-39"]["output"]).is_exact
     assert score_files.judge_object(rows["xllama-243"])["verdict"] == "fail"
     assert not facts.grade_phrase("anything", "").is_passed
+
+
+def test_results_of_older_versions_and_other_spellings_are_read() -> None:
+    old = {"results": {"arc": {"acc": 0.5, "acc_stderr": 0.05, "acc_norm": 0.55}}, "config": {"limit": 100}}
+    scores = score_files.lm_eval_scores(old)
+    assert {(score.metric, score.filter, score.value, score.count) for score in scores} == {
+        ("acc", "none", 0.5, 100),
+        ("acc_norm", "none", 0.55, 100),
+    }
+    reading = score_files.judge_object({"strict_match": 0.0, "flexible_extract": 0.9, "n": 500})
+    assert (reading["score"], reading["filter"]) == (0.9, "flexible-extract")
+    all_zero = score_files.judge_object({"strict": 0.0, "flexible": 0.0, "n": 100})
+    assert all_zero["score"] is None
+    assert not all_zero["is_publishable"]
+
+
+def test_two_files_are_compared_only_where_size_and_filter_agree() -> None:
+    files = [str(FIXTURES / "strict_zero.json"), str(FIXTURES / "lm_eval_limit.json")]
+    result = CliRunner().invoke(app, ["score", *files, "--json"])
+    pairs = json.loads(result.output)["comparisons"]
+    assert len(pairs) == 4
+    assert {pair["verdict"] for pair in pairs} == {"not_comparable"}
