@@ -12,6 +12,7 @@ from typing import Any
 
 from contracts.errors import BadInput
 from flows.importers.contamination import compare_rows, read_dumps
+from flows.importers.evidence import gather
 from flows.importers.formats import FORMATS, read_rows
 from flows.importers.land import land_run
 from flows.importers.pairing import pair
@@ -39,6 +40,7 @@ def read_files(
             row.evidence["is_mock"] = True
             row.notes.append("the server was a mock: such a row is a test of the tool and never publishes")
         recompute(row)
+        gather(row)
     groups: dict[Any, list[ResultRow]] = defaultdict(list)
     for row in rows:
         groups[_lifetime(row)].append(row)
@@ -48,9 +50,7 @@ def read_files(
             evidence=", ".join(sorted({row.source.name for row in rows})),
             next_step="import the files of one server with their dumps",
         )
-    for group in groups.values():
-        compare_rows(group, dumps)
-    return list(groups.values()), dumps
+    return [compare_rows(group, dumps) for group in groups.values()], dumps
 
 
 def import_files(

@@ -83,8 +83,8 @@ def _counters(path: Path) -> dict[str, Any]:
     return counters
 
 
-def compare_rows(rows: list[ResultRow], dumps: Dumps | None) -> None:
-    """Judge rows of one server lifetime, in order of time, against each other and against the dumps.
+def compare_rows(rows: list[ResultRow], dumps: Dumps | None) -> list[ResultRow]:
+    """Hold rows of one server lifetime against each other and against the dumps; returns them in order of time.
 
     Fills evidence: repeated_prompt_share, is_repeat_confirmed, span_*; and notes. Nothing here is a verdict.
     """
@@ -99,7 +99,8 @@ def compare_rows(rows: list[ResultRow], dumps: Dumps | None) -> None:
             )
     _note_inversions(ordered)
     if dumps is not None:
-        _judge_span(ordered, dumps)
+        _read_span(ordered, dumps)
+    return ordered
 
 
 def _predict_repeats(ordered: list[ResultRow]) -> list[float]:
@@ -145,7 +146,7 @@ def _note_inversions(ordered: list[ResultRow]) -> None:
                 break
 
 
-def _judge_span(ordered: list[ResultRow], dumps: Dumps) -> None:
+def _read_span(ordered: list[ResultRow], dumps: Dumps) -> None:
     prompt, cached = dumps.deltas.get("prompt_tokens"), dumps.deltas.get("cached_prompt_tokens")
     output = dumps.deltas.get("output_tokens")
     tokens = [row.figure("prompt_tokens") or 0.0 for row in ordered]
@@ -183,7 +184,12 @@ def _judge_span(ordered: list[ResultRow], dumps: Dumps) -> None:
         repeated = row.evidence.get("repeated_prompt_share") or 0.0
         if confirmed:
             row.evidence["is_repeat_confirmed"] = repeated > 0
-            row.evidence["attributed_cached_share"] = repeated
+            if repeated:
+                # Of a row that no repeat explains, the hits that are left over may still be its own: unknown.
+                row.evidence["attributed_cached_share"] = repeated
+                row.evidence["prompts_repeated"] = round(
+                    repeated * (row.figure("requests_planned") or row.figure("requests_ok") or 0)
+                )
             row.notes.append(
                 f"the engine served {cached:,.0f} of {prompt:,.0f} prompt tokens ({share:.1%}) from its prefix cache; "
                 f"the same seed in every row predicts {predicted:,.0f}: {repeated:.0%} of this row's prompts repeat"
@@ -197,4 +203,6 @@ def _judge_span(ordered: list[ResultRow], dumps: Dumps) -> None:
         counted = sum(row.figure("output_tokens") or 0.0 for row in ordered)
         for row in ordered:
             row.evidence["span_output_ratio"] = counted / output if output else None
+            if counted and abs(output / counted - 1) > SPAN_TOLERANCE:
+                row.evidence["counted_output_ratio"] = output / counted
             row.evidence["span_prompt_ratio"] = total / prompt

@@ -94,9 +94,7 @@ def _bring_up(row: ResultRow, own: dict[str, Any]) -> BringUp:
 def _land_cell(
     run: RunFolder, row: ResultRow, cell_id: str, dumps: Dumps | None, own: dict[str, Any], *, only_row: bool
 ) -> None:
-    planned = (
-        row.figure("requests_planned") or row.evidence.get("records_claimed") or row.figure("requests_ok")
-    )
+    planned = row.figure("requests_planned") or _claimed_of_torn(row)
     concurrency = row.figure("asked_concurrency")
     run.land_records(
         f"cells/{cell_id}.jsonl",
@@ -133,6 +131,12 @@ def _land_cell(
         )
     if dumps is not None and (row.evidence.get("span_is_own") or row.evidence.get("is_repeat_confirmed")):
         run.land_records(f"counters/{cell_id}.jsonl", _counters(row, dumps, cell_id, own))
+
+
+def _claimed_of_torn(row: ResultRow) -> int:
+    """Requests that the summary counts where their file holds other ones; 0 stands for not known."""
+    found, claimed = row.evidence.get("records_found"), row.evidence.get("records_claimed")
+    return int(claimed) if claimed is not None and found != claimed else 0
 
 
 def _result(row: ResultRow, cell_id: str, own: dict[str, Any]) -> ImportedResult:

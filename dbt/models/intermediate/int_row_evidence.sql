@@ -57,7 +57,7 @@ clocks as (
 ),
 
 imports as (
-    select * from {{ ref('stg_imported_results') }}
+    select * from {{ ref('int_imported_evidence') }}
 ),
 
 grades as (
@@ -103,19 +103,26 @@ final as (
         cells.is_cold_expected,
         cells.cache_budget_min,
         cells.cache_budget_max,
-        case when requests.cached_missing = 0 and requests.prompt_missing = 0
-            then requests.cached_tokens / nullif(requests.prompt_tokens, 0) end
-            as cached_share_usage,
-        counters.cached_prompt_tokens / nullif(
+        coalesce(
+            case when requests.cached_missing = 0 and requests.prompt_missing = 0
+                then requests.cached_tokens / nullif(requests.prompt_tokens, 0)
+            end,
+            imports.cached_share
+        ) as cached_share_usage,
+        coalesce(
+            imports.attributed_cached_share,
+            counters.cached_prompt_tokens / nullif(
             coalesce(
                 nullif(counters.prefix_queries, 0), counters.prompt_tokens
             ),
             0
+            )
         ) as cached_share_counters,
         -- nonce_audit
         cells.declares_sharing,
         prompts.blocks_missing,
-        prompts.blocks_repeated,
+        coalesce(imports.prompts_repeated, prompts.blocks_repeated)
+            as blocks_repeated,
         prompts.first_repeated_line,
         -- output_attainment
         cells.is_fixed_length,
@@ -137,8 +144,10 @@ final as (
         requests.chunks / nullif(requests.output_tokens, 0)
             as chunks_per_token,
         requests.chunks_not_adding_up,
-        counters.output_tokens / nullif(requests.all_output_tokens, 0)
-            as counter_output_ratio,
+        coalesce(
+            imports.counted_output_ratio,
+            counters.output_tokens / nullif(requests.all_output_tokens, 0)
+        ) as counter_output_ratio,
         counters.prompt_tokens / nullif(requests.all_prompt_tokens, 0)
             as counter_prompt_ratio,
         counters.prompt_tokens / nullif(
@@ -146,7 +155,9 @@ final as (
         ) as counter_uncached_prompt_ratio,
         probes_in_window.probes_in_window,
         -- population
-        cells.planned_requests,
+        -- an imported file that does not say how many were asked for has none
+        case when imports.run_id is null then cells.planned_requests
+            else nullif(cells.planned_requests, 0) end as planned_requests,
         windows.planned as window_planned,
         coalesce(
             requests.recorded,
@@ -168,11 +179,15 @@ final as (
             )
         ) as is_window_count_right,
         windows.run_id is not null as has_window_record,
-        requests.ok_with_error,
+        -- an importer decides what was served; a file that was not streamed
+        -- has no first tokens
+        case when imports.run_id is null then requests.ok_with_error end
+            as ok_with_error,
         requests.first_bad_line,
         requests.commonest_error,
         -- little_law
-        cells.concurrency,
+        case when imports.run_id is null then cells.concurrency
+            else nullif(cells.concurrency, 0) end as concurrency,
         windows.asked_concurrency,
         windows.mean_concurrency as certified_concurrency,
         requests.busy_ns / nullif(windows.closed_ns - windows.opened_ns, 0)
@@ -190,6 +205,7 @@ final as (
                     / nullif(
                         requests.last_sent_ns - requests.first_sent_ns, 0
                     )
+            else figures.sent_rps / nullif(figures.asked_rps, 0)
         end as achieved_rate_ratio,
         figures.sent_rps / nullif(figures.asked_rps, 0) as imported_rate_ratio,
         -- client_lag
@@ -201,7 +217,7 @@ final as (
         1000 * counters.ttft_sum_s / nullif(counters.ttft_count, 0)
             as engine_ttft_ms_mean,
         -- clock_sanity
-        requests.disordered,
+        coalesce(requests.disordered, imports.disordered) as disordered,
         requests.negative_gaps,
         requests.gaps_not_adding_up,
         windows.drift_ms_per_min,
@@ -229,10 +245,15 @@ final as (
         / nullif(sqrt(figures.e2e_count) * figures.e2e_ms_mean, 0)
             as e2e_interval_share,
         -- stream_granularity
-        figures.tokens_per_chunk,
-        figures.coalesced_share,
-        requests.long_answers,
-        requests.burst_answers / nullif(requests.long_answers, 0)
+        coalesce(figures.tokens_per_chunk, imports.tokens_per_chunk)
+            as tokens_per_chunk,
+        coalesce(figures.coalesced_share, imports.coalesced_share)
+            as coalesced_share,
+        -- without chunks nothing is known of how an answer arrived
+        case when imports.run_id is null or requests.chunks > 0
+            then requests.long_answers end as long_answers,
+        case when imports.run_id is null or requests.chunks > 0
+            then requests.burst_answers / nullif(requests.long_answers, 0) end
             as burst_share,
         coalesce((
             runs.recipe_settings ->> 'speculation.draft_tokens'
@@ -276,6 +297,10 @@ final as (
         clocks.telemetry_samples,
         (cells.params ->> 'thinking')::boolean as declared_thinking,
         requests.reasoned / nullif(requests.ok, 0) as reasoned_share,
+        coalesce(
+            cells.params ->> 'dataset_name', cells.params ->> 'dataset'
+        ) as prompt_dataset,
+        counters.drafts,
         cells.asked_prompt_tokens as cell_asked_prompt_tokens,
         case
             when requests.asked_prompt_tokens > 0
@@ -289,7 +314,7 @@ final as (
             requests.asked_prompt_tokens / nullif(requests.ok, 0),
             cells.asked_prompt_tokens
         ) as asked_prompt_tokens_mean,
-        (imports.evidence ->> 'is_mock')::boolean as is_imported_mock,
+        imports.is_mock as is_imported_mock,
         grades.graded,
         grades.correct,
         grades.correct_lenient,
