@@ -188,6 +188,8 @@ def _print_rows(
     from rich.text import Text
 
     from flows.report import tables
+    from flows.report.blocks import Field, all_fields
+    from flows.report.layouts import FIELDS, UNSHOWN
     from flows.report.words import say_count
 
     console = Console()
@@ -201,12 +203,23 @@ def _print_rows(
     if wanted is None and name in ("measured_rows", "gated_rows"):
         console.print(tables.rows_view(rows, console.width))
         return
-    layouts: dict[str, tuple[Column, ...]] = {"runs": tables.RUN_COLUMNS, "failures": tables.FAILURE_COLUMNS}
+    layouts: dict[str, tuple[Column, ...]] = {
+        "runs": tables.RUN_COLUMNS,
+        "failures": tables.FAILURE_COLUMNS,
+        "rescue_comparisons": tables.RESCUE_COLUMNS,
+        "cost_per_token": tables.COST_COLUMNS,
+    }
     layout = layouts.get(asked, layouts.get(name)) if wanted is None else None
-    console.print(
-        tables.fit_table(rows, layout or tables.generic_columns(wanted or list(types), types), console.width)
-    )
+    if layout is None:
+        fields = (
+            [Field(column) for column in wanted] if wanted else FIELDS.get(name) or all_fields(types, UNSHOWN)
+        )
+        is_mixed = any(row.get("source") not in (None, "measured") for row in rows)
+        layout = tuple(tables.columns_of(fields, types, is_mixed=is_mixed))
+    console.print(tables.fit_table(rows, layout, console.width))
     console.print(tables.standing_line(rows) if "standing" in rows[0] else Text(say_count(len(rows), "row")))
+    if name == "cost_per_token":
+        console.print(Text("USD per million tokens; input and output each bear the whole cost.", style="dim"))
     if asked == "failures":
         console.print(
             Text(

@@ -29,6 +29,7 @@ class Cell:
     """A cell as text. standing: its own, or its row's; null where there is none.
 
     is_chip: the cell is the standing. is_figure: it was measured, so its standing decides how it is set.
+    doubt: why it may not be quoted: its standing, or `synthetic`.
     """
 
     text: str
@@ -36,6 +37,7 @@ class Cell:
     is_quotable: bool = True
     is_chip: bool = False
     is_figure: bool = False
+    doubt: str = ""
 
 
 @dataclass
@@ -116,7 +118,7 @@ def make_table(
     """A table of the fields that the mart has; columns that are empty in every row are left out."""
     shown = [each for each in fields if each.column in types or each.value is not None]
     # A column that is empty throughout says nothing, and makes the rest harder to read.
-    shown = [each for each in shown if any(_text(each, row) for row in rows)]
+    shown = [each for each in shown if any(field_text(each, row) for row in rows)]
     heads = [
         (
             each.label or label_of(each.column),
@@ -155,19 +157,27 @@ def with_interval(column: str, low: str, high: str) -> Callable[[Row], str]:
     return value
 
 
+def is_quotable(row: Row) -> bool:
+    """Whether a row's figures may be quoted. What a generator made is no measurement, whatever its screens say."""
+    return row.get("standing") in (None, *QUOTABLE) and row.get("source") != "synthetic"
+
+
 def _cell(each: Field, row: Row, types: dict[str, str]) -> Cell:
-    text = _text(each, row)
+    text = field_text(each, row)
     standing = row.get(each.standing) if each.standing else row.get("standing")
+    is_good = is_quotable({**row, "standing": standing})
     return Cell(
         text,
         standing,
-        is_quotable=standing in (None, *QUOTABLE),
+        is_quotable=is_good,
+        doubt="" if is_good else str(row.get("source") if standing in (None, *QUOTABLE) else standing),
         is_chip=each.column == "standing" and bool(text),
         is_figure=bool(each.standing) or (_is_number(each, types) and each.column not in KEY_COLUMNS),
     )
 
 
-def _text(each: Field, row: Row) -> str:
+def field_text(each: Field, row: Row) -> str:
+    """A field's cell as text; "" for what was not observed."""
     if each.value is not None:
         return each.value(row)
     value = row.get(each.column)
@@ -192,7 +202,10 @@ KEY_COLUMNS = frozenset(
 
 
 def _is_number(each: Field, types: dict[str, str]) -> bool:
-    kind = types.get(each.column, "").upper()
-    return kind.startswith(
-        ("BIGINT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UBIGINT", "SMALLINT")
-    )
+    return is_numeric(types.get(each.column))
+
+
+def is_numeric(kind: str | None) -> bool:
+    """Whether a DuckDB type is a number."""
+    kinds = ("BIGINT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UBIGINT", "SMALLINT")
+    return (kind or "").upper().startswith(kinds) and not (kind or "").endswith("[]")

@@ -252,7 +252,7 @@ def over_time(rows: Sequence[Row], x: str, x_title: str, y: str, y_title: str) -
         alt.Chart(_data(alt, drawn, ("series", x, y)))
         .mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=1.6)
         .encode(
-            x=alt.X(f"{x}:Q", title=x_title),
+            x=alt.X(f"{x}:Q", title=x_title).axis(tickMinStep=1, grid=False),
             y=alt.Y(f"{y}:Q", title=y_title).scale(zero=True),
             color=_colour(alt, "series", series),
             tooltip=["series:N", f"{x}:Q", f"{y}:Q"],

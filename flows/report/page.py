@@ -13,7 +13,7 @@ from typing import Any
 from contracts.errors import BadInput
 from flows import __version__
 from flows.report import sections, summary
-from flows.report.blocks import Chart, Section
+from flows.report.blocks import Chart, Section, is_quotable
 from flows.report.marts import Marts, Row, open_marts
 from flows.report.words import (
     QUANTITIES,
@@ -29,14 +29,7 @@ from flows.report.words import (
 )
 
 # The figures of the rows table; one that no row has is left out.
-FIGURES = (
-    "output_tokens_per_s",
-    "ttft_ms_mean",
-    "ttft_ms_p50",
-    "ttft_ms_p90",
-    "tpot_ms_p50",
-    "decode_tokens_per_s",
-)
+FIGURES = ("output_tokens_per_s", "ttft_ms_mean", "ttft_ms_p50", "tpot_ms_p50")
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -89,6 +82,7 @@ def gather(marts: Marts) -> dict[str, Any]:
             }
             for standing in STANDINGS
         ],
+        "synthetic": sum(1 for row in rows if row.get("source") == "synthetic"),
         "has_strict": any(row.get("standing_strict") for row in rows),
         "policies": policies,
         "figures": [QUANTITIES[name] for name in figures],
@@ -153,7 +147,8 @@ def _row_view(row: Row, screens: list[str], figures: list[str], types: dict[str,
         "row_id": row.get("row_id") or "",
         "standing": standing,
         "mark": STANDING_MARK.get(standing, "·"),
-        "is_quotable": standing == "publishable",
+        "is_quotable": is_quotable(row),
+        "source": row.get("source") if row.get("source") != "measured" else "",
         "campaign": row.get("campaign") or "",
         "model": row.get("model") or "",
         "recipe": row.get("recipe") or "",

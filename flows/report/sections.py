@@ -18,10 +18,18 @@ from flows.report.blocks import (
     all_fields,
     make_table,
     share_of,
-    with_interval,
+)
+from flows.report.layouts import (
+    FIELDS,
+    PUBLISHED_CLAIM,
+    TABLE_ORDER,
+    UNSHOWN,
+    say_source,
+    say_words,
+    short_name,
 )
 from flows.report.marts import Marts, Row
-from flows.report.words import STANDING_MARK, STANDINGS, say_number, say_share, say_tokens
+from flows.report.words import STANDING_MARK, STANDINGS, say_share, say_tokens
 
 LOAD_COLUMNS = (
     "row_id", "campaign", "recipe", "model", "engine", "workload", "variant", "concurrency", "context_tokens",
@@ -49,6 +57,10 @@ def _caption(rows: list[Row], more: str = "") -> str:
 _MOST_POINTS = 2000
 
 
+# Workloads whose concurrency is a number of conversations: the sections of their own show them by turn.
+_NO_CURVE = (None, "conversation_ramp", "interference")
+
+
 def campaigns(marts: Marts) -> Table | None:
     """Counts by campaign, where there are several; each is a count of its own."""
     types = marts.columns("campaign_summary")
@@ -64,17 +76,23 @@ def load(marts: Marts) -> Section | None:
         for row in marts.rows(
             "measured_rows", LOAD_COLUMNS, order=("campaign", "model", "recipe", "context_tokens")
         )
-        if row.get("concurrency") and row.get("workload") and row.get("output_tokens_per_s") is not None
+        if row.get("concurrency")
+        and row.get("output_tokens_per_s") is not None
+        and row.get("workload") not in _NO_CURVE
     ]
     blocks: list[Block] = []
-    for (campaign, model, workload), group in _groups(rows, "campaign", "model", "workload"):
+    for (source, campaign, model, workload), group in _groups(
+        rows, "source", "campaign", "model", "workload"
+    ):
         # One level of concurrency is a number, not a curve.
         if len({row["concurrency"] for row in group}) < 2:
             continue
         _name_series(group)
         for part, some in enumerate(_in_parts(group)):
             name = "-".join(filter(None, ("load", campaign, model, workload, str(part) if part else "")))
-            about = f"{_short(model)}, {workload}" + (f" ({part + 1})" if part else "")
+            about = f"{short_name(model)}, {say_words(workload)}{say_source(source)}" + (
+                f" ({part + 1})" if part else ""
+            )
             blocks.append(
                 Chart(
                     f"{name}-throughput",
@@ -119,26 +137,27 @@ def recall(marts: Marts) -> Section | None:
     """Recall by depth and by turn, with the time to first token of every turn."""
     blocks: list[Block] = []
     depths = _depth_rows(marts)
-    for (model,), group in _groups(depths, "model"):
+    for (source, model), group in _groups(depths, "source", "model"):
         for (series,), some in _groups(group, "series"):
             blocks.append(
                 Chart(
                     f"depth-{model}-{series}",
-                    f"Recall by depth: {series}",
-                    f"Facts found of facts planted, {_short(model)}. {_standings_of(some)}".strip(),
+                    f"Recall by depth: {series}{say_source(source)}",
+                    f"Facts found of facts planted, {short_name(model)}. {_standings_of(some)}".strip(),
                     charts.recall_by_depth(some),
                     some,
                     {"depth_pct": "% of the document", "context_tokens": "tokens"},
                 )
             )
     turns = _turn_rows(marts)
-    for (campaign, model), group in _groups(turns, "campaign", "model"):
+    for (source, campaign, model), group in _groups(turns, "source", "campaign", "model"):
+        about = short_name(model) + say_source(source)
         name = "-".join(filter(None, (campaign, model)))
         if any(row.get("asked") for row in group):
             blocks.append(
                 Chart(
                     f"turn-{name}",
-                    f"Recall by turn: {_short(model)}",
+                    f"Recall by turn: {about}",
                     "The first fact of a growing conversation, asked for again at every turn, alone and with company. "
                     + _standings_of(group),
                     charts.recall_by_turn(group),
@@ -155,7 +174,7 @@ def recall(marts: Marts) -> Section | None:
                 blocks.append(
                     Chart(
                         f"turn-{y}-{name}",
-                        f"{title}: {_short(model)}",
+                        f"{title}: {about}",
                         _caption(group),
                         charts.against_turn(group, y, f"{heading}, {unit}"),
                         group,
@@ -194,7 +213,7 @@ def failures(marts: Marts) -> Section | None:
                 recipe=run.get("recipe") or "",
                 engine=" ".join(filter(None, (run.get("engine"), run.get("engine_version")))),
                 run_id=run.get("run_id") or "",
-                summary=run.get("failure_summary") or run.get("note") or run.get("end_note") or "",
+                summary=_summary(run),
                 lines=_evidence_lines(run),
                 command=_command(run.get("command")),
                 rescue=", ".join(dict.fromkeys(rescued)),
@@ -206,6 +225,12 @@ def failures(marts: Marts) -> Section | None:
     return Section(
         "failures", "Kept failures", "What did not come up or did not last, and what did it say?", blocks
     )
+
+
+def _summary(run: Row) -> str:
+    """What was said of a failure, unless that only repeats its class."""
+    text = str(run.get("failure_summary") or "")
+    return "" if text == run.get("failure_class") else text
 
 
 def rescues(marts: Marts) -> Section | None:
@@ -296,11 +321,16 @@ def roofline(marts: Marts) -> Section | None:
     )
     if section is None:
         return None
+    shares = ("prefill_share", "decode_share", "mfu", "mbu")
+    if not any(row.get(name) is not None for row in marts.rows("roofline_shares", shares) for name in shares):
+        text = "No ceiling is known: the model's facts or the device's peaks are missing, so the screen roofline is unknown."
+        section.blocks = [Note(text, "quiet")]
+        return section
     known = {
         row["row_id"]: row
         for row in marts.rows("measured_rows", ("row_id", "recipe", "context_tokens", "users", "repeat"))
     }
-    shares = [
+    reached = [
         {
             **row,
             "label": _row_label({**known.get(row.get("row_id"), {}), **row}),
@@ -311,10 +341,12 @@ def roofline(marts: Marts) -> Section | None:
         for column, name in (("mfu", "compute (MFU)"), ("mbu", "bandwidth (MBU)"))
         if row.get(column) is not None and row.get("source") != "published"
     ]
-    if 0 < len(shares) <= _MOST_BARS:
-        chart = charts.bars(shares, "label", "share_pct", "share of the ceiling, %", "of")
+    if 0 < len(reached) <= _MOST_BARS:
+        chart = charts.bars(reached, "label", "share_pct", "share of the ceiling, %", "of")
         caption = "Filled: publishable. Outlined: not to be quoted. Beyond 100 % a measurement is wrong, or a ceiling is."
-        section.blocks.insert(0, Chart("roofline", "MFU and MBU", caption, chart, shares, {"share_pct": "%"}))
+        section.blocks.insert(
+            0, Chart("roofline", "MFU and MBU", caption, chart, reached, {"share_pct": "%"})
+        )
         section.blocks[1].is_folded = True  # type: ignore[union-attr]
     return section
 
@@ -428,7 +460,7 @@ def published(marts: Marts) -> Section | None:
         )
         if rows:
             title = "Every published figure" if mart == "claims" else QUESTIONS[mart][0]
-            fields = PUBLISHED_CLAIM if mart == "claims" else FIELDS.get(mart) or all_fields(types, _UNSHOWN)
+            fields = PUBLISHED_CLAIM if mart == "claims" else FIELDS.get(mart) or all_fields(types, UNSHOWN)
             table = make_table(rows, types, fields, title, is_published=True)
             table.is_folded = len(rows) > _FOLD_ROWS
             blocks.append(table)
@@ -449,193 +481,14 @@ def _table_section(marts: Marts, mart: str, name: str, title: str, lead: str) ->
     rows = marts.rows(mart, where=where, order=TABLE_ORDER)
     if not rows:
         return None
-    table = make_table(rows, types, FIELDS.get(mart) or all_fields(types, _UNSHOWN))
+    # Every pair of configurations is in the mart; those that differ least are what a reader asks for.
+    closest = [row for row in rows if row.get("is_closest_base")]
+    caption = (
+        f"The {len(closest)} closest of {len(rows)} pairs; marts.{mart} has them all." if closest else ""
+    )
+    table = make_table(closest or rows, types, FIELDS.get(mart) or all_fields(types, UNSHOWN), caption)
     table.is_folded = len(rows) > _FOLD_ROWS
     return Section(name, title, lead, [table])
-
-
-TABLE_ORDER = (
-    "campaign", "recipe", "subject", "base_recipe", "changed_recipe", "workload", "variant", "context_tokens", "users",
-    "turn", "concurrency", "repeat", "metric", "node_id", "island",
-)  # fmt: skip
-
-# What a table without a layout does not show: keys and lists that scripts read from the mart.
-_UNSHOWN = (
-    "source", "run_id", "cell_id", "row_id", "row_ids", "base_row_ids", "changed_row_ids", "alone_row_ids", "raw_file",
-    "raw_line", "comparison_id", "interference_id", "configuration_id", "table_id", "policy", "price_source",
-    "price_as_of", "price_key",
-)  # fmt: skip
-
-FIELDS: dict[str, list[Field]] = {
-    "rescue_comparisons": [
-        Field("rescues", "failed"), Field("original_failure_class", "with"),
-        Field("reproductions", "failed again", "", lambda row: say_share(row.get("reproduced_failures"), row.get("reproductions"))),
-        Field("recipe", "tried instead"), Field("rescue_attempt", "attempt"), Field("rescue_change", "change", value=lambda row: _change(row)),
-        Field("state", "outcome", value=lambda row: " ".join(filter(None, (_words(row.get("state")), row.get("failure_class"))))),
-        Field("probes_passed", "probes", "passed", share_of("probes_passed", "probes_asked")),
-        Field("requests_ok", "served", "requests"), Field("best_output_tokens_per_s", "best output", "tokens/s"),
-        Field("kv_tokens", "KV capacity", "tokens"), Field("confounders", "also differed", value=lambda row: _words(row.get("confounders"))),
-    ],
-    "cost_per_token": [
-        Field("standing"), Field("recipe"), Field("workload"), Field("concurrency", "c", ""),
-        Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))),
-        Field("input_cost_usd_per_mtok", "input", "USD/M tokens"), Field("output_cost_usd_per_mtok", "output", "USD/M tokens"),
-        Field("total_cost_usd_per_mtok", "both", "USD/M tokens"),
-        Field("input_cost_with_load_usd_per_mtok", "input", "with load time"),
-        Field("output_cost_with_load_usd_per_mtok", "output", "with load time"),
-        Field("total_cost_with_load_usd_per_mtok", "both", "with load time"),
-    ],
-    "roofline_shares": [
-        Field("standing"), Field("row_id", "row", value=lambda row: str(row.get("row_id") or "").rsplit("/", 1)[-1]),
-        Field("device"), Field("compute_precision", "precision"),
-        Field("prefill_tokens_per_s", "prefill", "tokens/s"), Field("prefill_ceiling_tokens_per_s", "ceiling", "tokens/s"),
-        Field("prefill_share", "share"), Field("decode_tokens_per_s", "decode", "tokens/s"),
-        Field("decode_ceiling_tokens_per_s", "ceiling", "tokens/s"), Field("decode_share", "share"),
-        Field("mfu", "MFU", "share"), Field("mbu", "MBU", "share"),
-    ],
-    "campaign_summary": [
-        Field("campaign"), Field("source"), Field("policy"), Field("runs"), Field("runs_failed", "failed", "runs"),
-        Field("models"), Field("variants"), Field("row_count", "rows"), Field("rows_passing", "publishable", "rows"),
-        Field("rows_provisional", "provisional", "rows"), Field("rows_held", "held", "rows"),
-        Field("rows_invalid", "invalid", "rows"), Field("rows_passing_strict", "strict", "rows"),
-    ],
-    "million_token_table": [
-        Field("subject"),
-        Field("model", value=lambda row: _short(row["model"]) if row.get("model") else ""),
-        Field("gpus", "GPUs"),
-        Field("configured_tokens", "ceiling", value=lambda row: say_tokens(row.get("configured_tokens")), unit="tokens"),
-        Field("capacity_tokens", "fits", value=lambda row: say_tokens(row.get("capacity_tokens")), unit="tokens",
-              standing="capacity_standing"),
-        Field("fresh_found", "found", "fresh document", share_of("fresh_found", "fresh_asked"), "fresh_standing"),
-        Field("ramp_1_recalled", "recalled", "ramp, 1 user", share_of("ramp_1_recalled", "ramp_1_asked"), "ramp_1_standing"),
-        Field("ramp_2_recalled", "recalled", "ramp, 2 users", share_of("ramp_2_recalled", "ramp_2_asked"), "ramp_2_standing"),
-        Field("last_turn_1_ttft_ms", "last turn TTFT", "ms, 1 user", standing="last_turn_1_standing"),
-        Field("last_turn_2_ttft_ms", "last turn TTFT", "ms, 2 users", standing="last_turn_2_standing"),
-        Field("last_turn_1_decode_tokens_per_s", "last turn decode", "tokens/s, 1 user", standing="last_turn_1_standing"),
-        Field("last_turn_2_decode_tokens_per_s", "last turn decode", "tokens/s, 2 users", standing="last_turn_2_standing"),
-        Field("ramp_1_usd_per_mtok", "cost", "USD/M tokens, 1 user", standing="ramp_1_cost_standing"),
-        Field("ramp_2_usd_per_mtok", "cost", "USD/M tokens, 2 users", standing="ramp_2_cost_standing"),
-        Field("quality_score", "quality", "95 % interval", with_interval("quality_score", "quality_score_low",
-              "quality_score_high"), "quality_standing"),
-        Field("quality_asked", "of", "answers", standing="quality_standing"),
-    ],
-    "interference": [
-        Field("standing"), Field("subject"), Field("layout"), Field("users"), Field("turn"),
-        Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))),
-        Field("decode_tokens_per_s_alone", "decode alone", "tokens/s"),
-        Field("decode_tokens_per_s_slowest", "slowest with others", "tokens/s"),
-        Field("decode_slowdown", "slowdown", "times"),
-        Field("ttft_ms_alone", "TTFT alone", "ms"), Field("ttft_ms_slowest", "TTFT with others", "ms"),
-        Field("others_prefill_share", "time others prefilled", "share"),
-    ],
-    "quality_scores": [
-        Field("standing"), Field("recipe"), Field("workload"), Field("variant"), Field("concurrency", "c", ""),
-        Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))), Field("grader"),
-        Field("correct", "right", "", share_of("correct", "graded")),
-        Field("score", "score", "95 % interval", with_interval("score", "score_low", "score_high")),
-        Field("score_lenient", "lenient", "score"), Field("is_grader_suspect", "grader suspect"),
-    ],
-    "soak_verdicts": [
-        Field("verdict"), Field("verdict_reason", "because"), Field("subject"), Field("standing"),
-        Field("concurrency", "c", ""), Field("hours", unit="h"), Field("completed_requests", "served", "requests"),
-        Field("failed_requests", "failed", "requests"), Field("output_tokens_per_s", "output"),
-        Field("output_drift_share_per_hour", "output drift", "share/h"),
-        Field("ttft_drift_share_per_hour", "TTFT drift", "share/h"),
-        Field("server_memory_drift_mb_per_hour", "memory drift", "MB/h"),
-        Field("before_probes", "probes before", "", share_of("before_probes_passed", "before_probes")),
-        Field("during_probes", "during", "", share_of("during_probes_passed", "during_probes")),
-        Field("after_probes", "after", "", share_of("after_probes_passed", "after_probes")),
-        Field("compared_with"), Field("throughput_ratio", "throughput", "ratio"),
-        Field("comparison_verdict", "comparison"), Field("confounders"),
-    ],
-    "cold_starts": [
-        Field("recipe"), Field("engine"), Field("cold_starts", "cold", "starts"), Field("warm_starts", "warm", "starts"),
-        Field("cold_ready_s", "ready, cold", "s"), Field("warm_ready_s", "ready, warm", "s"),
-        Field("saved_s", "saved", "s", with_interval("saved_s", "saved_s_low", "saved_s_high")),
-        *(Field(f"{kind}_{phase}_s", f"{phase.replace('_', ' ')}, {kind}", "s")
-          for phase in ("process", "weights", "compile", "graph_capture", "kv") for kind in ("cold", "warm")),
-        Field("cold_first_request_ttft_ms", "first TTFT, cold", "ms"),
-        Field("warm_first_request_ttft_ms", "first TTFT, warm", "ms"),
-    ],
-    "speculation_comparisons": [
-        Field("verdict"), Field("standing"), Field("subject"), Field("base_recipe", "without"),
-        Field("changed_recipe", "with"), Field("workload"), Field("concurrency", "c", ""),
-        Field("base_decode_tokens_per_s", "decode without", "tokens/s"),
-        Field("changed_decode_tokens_per_s", "decode with", "tokens/s"),
-        Field("decode_ratio", "times", "95 % interval", with_interval("decode_ratio", "decode_ratio_low", "decode_ratio_high")),
-        Field("output_ratio", "output", "times"), Field("acceptance_length_tokens", "accepted", "tokens a step"),
-        Field("base_kv_tokens", "KV without", "tokens"), Field("changed_kv_tokens", "KV with", "tokens"),
-        Field("kv_ratio", "KV", "times"), Field("base_n", "n", "", lambda row: _pair(row, "base_n", "changed_n")),
-        Field("confounders", "also differed"), Field("verdict_reason", "why"),
-    ],
-    "layout_comparisons": [
-        Field("verdict"), Field("standing"), Field("base_recipe", "one"), Field("changed_recipe", "other"),
-        Field("under_test", "under test"), Field("workload"), Field("concurrency", "c", ""), Field("metric"),
-        Field("base_figure", "one"), Field("changed_figure", "other"),
-        Field("ratio", "times", "95 % interval", with_interval("ratio", "ratio_low", "ratio_high")),
-        Field("ratio_per_gpu", "a GPU", "times"), Field("base_n", "n", "", lambda row: _pair(row, "base_n", "changed_n")),
-        Field("confounders", "also differed"), Field("verdict_reason", "why"),
-    ],
-    "precision_audit": [
-        Field("verdict"), Field("model", value=lambda row: _short(row.get("model"))),
-        Field("claimed_precision", "claimed"), Field("precision_label", "label"), Field("precision_true", "true"),
-        Field("compute_precision", "computed in"), Field("params", "parameters", ""), Field("weight_bytes", "weights"),
-        Field("bytes_per_param", "a parameter", "bytes"), Field("storage_dtypes", "stored as"),
-    ],
-    "node_islands": [
-        Field("node_id", "node"), Field("gpu_name", "GPU"), Field("island"), Field("gpu_ids", "GPUs"),
-        Field("island_link", "linked by"), Field("link_between_islands", "between islands"),
-        Field("iommu_mode", "IOMMU"), Field("warnings"),
-    ],
-    "claims": [Field("sentence", "may be said"), Field("standing"), Field("row_ids", "rows", "", lambda row: _count(row.get("row_ids")))],
-}  # fmt: skip
-
-PUBLISHED_CLAIM = [
-    Field("sentence", "published"), Field("standing", "as published"), Field("condition"),
-    Field("document", "document", "", lambda row: " ".join(filter(None, (row.get("document"), _part(row))))),
-]  # fmt: skip
-
-
-def _words(value: Any) -> str:
-    return str(value or "").replace("_", " ")
-
-
-def _change(row: Row) -> str:
-    """What a rescue changed, as `setting: from → to`, however the mart holds it."""
-    held = row.get("rescue_change")
-    try:
-        change = json.loads(held) if isinstance(held, str) else held
-    except ValueError:
-        return str(held)
-    if not isinstance(change, dict):
-        return "" if change is None else str(change)
-    if set(change) >= {"setting", "from", "to"}:
-        change = {change["setting"]: [change["from"], change["to"]]}
-    said = []
-    for setting, value in change.items():
-        if isinstance(value, dict):
-            value = list(value.values())
-        values = value if isinstance(value, list) else [value]
-        said.append(f"{_words(setting)}: {' → '.join(say_number(each) or 'unset' for each in values)}")
-    return "; ".join(said)
-
-
-def _pair(row: Row, one: str, other: str) -> str:
-    return "" if row.get(one) is None else f"{row[one]} and {row.get(other)}"
-
-
-def _count(values: Any) -> str:
-    return str(len(values)) if isinstance(values, list) else ""
-
-
-def _part(row: Row) -> str:
-    return (
-        f"(part {row['part']})"
-        if str(row.get("part") or "").isdigit()
-        else f"({row['part']})"
-        if row.get("part")
-        else ""
-    )
 
 
 def _depth_rows(marts: Marts) -> list[Row]:
@@ -645,6 +498,7 @@ def _depth_rows(marts: Marts) -> list[Row]:
     found = marts.query(
         """
         select
+            measured.source,
             measured.model,
             measured.recipe,
             measured.workload,
@@ -662,7 +516,8 @@ def _depth_rows(marts: Marts) -> list[Row]:
         """,
         or_none=True,
     )
-    merged = _merge(found, ("model", "recipe", "workload", "context_tokens", "depth_pct"), ("found", "asked"))
+    keys = ("source", "model", "recipe", "workload", "context_tokens", "depth_pct")
+    merged = _merge(found, keys, ("found", "asked"))
     has_many = len({row["workload"] for row in merged}) > 1
     for row in merged:
         row["series"] = row["recipe"] + (f" · {str(row['workload']).replace('_', ' ')}" if has_many else "")
@@ -676,6 +531,7 @@ def _turn_rows(marts: Marts) -> list[Row]:
     found = marts.query(
         """
         select
+            source,
             campaign,
             model,
             recipe,
@@ -694,10 +550,13 @@ def _turn_rows(marts: Marts) -> list[Row]:
         """,
         or_none=True,
     )
-    keys = ("campaign", "model", "recipe", "variant", "users", "turn")
+    keys = ("source", "campaign", "model", "recipe", "variant", "users", "turn")
     merged = _merge(found, keys, ("found", "asked"))
     has_variants = len({row["variant"] for row in merged}) > 1
+    # Records count turns from 0, readers from 1.
+    first = min((row["turn"] for row in merged), default=0)
     for row in merged:
+        row["turn"] += 1 - first
         users = f"{row['users']} user" + ("s" if (row["users"] or 0) > 1 else "")
         row["series"] = " · ".join(
             filter(None, (row["recipe"], row["variant"] if has_variants else "", users))
@@ -751,11 +610,6 @@ def _in_parts(rows: list[Row]) -> list[list[Row]]:
         [row for row in rows if row["series"] in names[at : at + size]][:_MOST_POINTS]
         for at in range(0, len(names), size)
     ]
-
-
-def _short(model: Any) -> str:
-    """A model's name without its folders."""
-    return str(model or "unnamed model").rstrip("/").rsplit("/", 1)[-1]
 
 
 def _evidence_lines(run: Row) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from contracts.policies import POLICIES
+from flows.report.blocks import is_quotable
 from flows.report.marts import Marts, Row
 from flows.report.sections import price_of
 from flows.report.words import SCREENS, say, say_count, say_tokens
@@ -108,7 +109,7 @@ def _asked(rows: list[Row], runs: list[Row]) -> str:
 
 
 def _quotable(rows: list[Row]) -> str:
-    passed = [row for row in rows if row.get("standing") == "publishable"]
+    passed = [row for row in rows if row.get("standing") == "publishable" and is_quotable(row)]
     if not passed:
         return "No row. Every figure below is evidence, and none of them may be quoted."
     text = f"{len(passed):,} of {say_count(len(rows), 'row')} passed every screen that the campaign's policy requires."

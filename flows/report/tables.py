@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich import box
@@ -12,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from flows.report.blocks import Field, field_text, is_numeric, is_quotable
 from flows.report.marts import Row, open_marts
 from flows.report.words import (
     STANDING_MARK,
@@ -41,6 +43,8 @@ ROW_ORDER = (
 # Room that a bordered column takes beside its text.
 _COLUMN_GAP = 3
 _CELL_MAX = 44
+# Columns left out are named up to this many.
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,7 @@ def measured(column: str) -> Callable[[Row], Text | str]:
     """The cell of a figure: dim unless its row may be quoted."""
 
     def value(row: Row) -> Text:
-        is_quotable = row.get("standing", "publishable") == "publishable"
-        return Text(say(column, row.get(column)), style="" if is_quotable else "dim")
+        return Text(say(column, row.get(column)), style="" if is_quotable(row) else "dim")
 
     return value
 
@@ -79,7 +82,7 @@ ROW_COLUMNS = (
     Column("standing", lambda row: standing_text(row.get("standing"))),
     Column("campaign", plain("campaign"), rank=9),
     Column("recipe", plain("recipe")),
-    Column("workload", lambda row: " ".join(filter(None, (row.get("workload"), row.get("variant")))), rank=1),
+    Column("workload", lambda row: _workload(row), rank=1),
     Column("c", plain("concurrency"), is_number=True),
     Column("context", lambda row: say_tokens(row.get("context_tokens")), rank=4, is_number=True),
     Column("rep", plain("repeat"), rank=8, is_number=True),
@@ -90,7 +93,18 @@ ROW_COLUMNS = (
     Column("TPOT ms", measured("tpot_ms_p50"), rank=5, is_number=True),
     Column("recall", lambda row: say_share(row.get("needles_found"), row.get("needles_asked")), rank=5),
     Column("strict", lambda row: standing_text(row.get("standing_strict")), rank=7),
-    Column("why", lambda row: Text(row.get("standing_reason") or "", style="dim"), rank=3, is_free_text=True),
+    Column(
+        "why",
+        lambda row: Text(first_reasons(row.get("standing_reason")), style="dim"),
+        rank=3,
+        is_free_text=True,
+    ),
+)
+
+# Published and synthetic rows must not be taken for measured ones.
+SOURCE_COLUMN = Column(
+    "source",
+    lambda row: Text(row.get("source") or "", style="" if row.get("source") == "measured" else "italic"),
 )
 
 RUN_COLUMNS = (
@@ -120,6 +134,45 @@ FAILURE_COLUMNS = (
 )
 
 
+RESCUE_COLUMNS = (
+    Column("failed", plain("rescues")),
+    Column("with", lambda row: Text(row.get("original_failure_class") or "", style="red"), rank=2),
+    Column("again", lambda row: say_share(row.get("reproduced_failures"), row.get("reproductions")), rank=5),
+    Column("tried", plain("recipe")),
+    Column("change", plain("rescue_change"), rank=4, is_free_text=True),
+    Column("outcome", lambda row: _state_text(row)),
+    Column("probes", lambda row: say_share(row.get("probes_passed"), row.get("probes_asked")), rank=3),
+    Column("served", plain("requests_ok"), rank=6, is_number=True),
+    Column("best tokens/s", plain("best_output_tokens_per_s"), rank=3, is_number=True),
+    Column("also differed", plain("confounders"), rank=1, is_free_text=True),
+)
+
+COST_COLUMNS = (
+    Column("standing", lambda row: standing_text(row.get("standing"))),
+    Column("recipe", plain("recipe")),
+    Column("workload", lambda row: _workload(row), rank=1),
+    Column("c", plain("concurrency"), is_number=True),
+    Column("input", measured("input_cost_usd_per_mtok"), rank=2, is_number=True),
+    Column("output", measured("output_cost_usd_per_mtok"), is_number=True),
+    Column("in with load", measured("input_cost_with_load_usd_per_mtok"), rank=4, is_number=True),
+    Column("out with load", measured("output_cost_with_load_usd_per_mtok"), rank=3, is_number=True),
+    Column("price/h", plain("price_usd_per_gpu_hour"), rank=5, is_number=True),
+)
+
+
+def _workload(row: Row) -> str:
+    source = row.get("source") or "measured"
+    return " ".join(
+        filter(None, (row.get("workload"), row.get("variant"), "" if source == "measured" else f"({source})"))
+    )
+
+
+def first_reasons(reason: str | None) -> str:
+    """The screens that a standing's reason names, without their measurements; `weighbridge explain` has those."""
+    parts = [part.split(":")[0].strip() for part in (reason or "").split(";")]
+    return ", ".join(dict.fromkeys(part for part in parts if part))
+
+
 def _state_text(row: Row) -> Text:
     state = row.get("state") or ""
     style = {"served": "green", "failed": "red", "engine_died": "red", "interrupted": "yellow"}.get(state, "")
@@ -133,22 +186,35 @@ def _ok_of_planned(row: Row) -> Text:
     return Text(f"{ok}/{planned}", style="" if ok == planned else "red")
 
 
-def generic_columns(names: Sequence[str], types: dict[str, str]) -> list[Column]:
-    """A column each for a mart that has no layout of its own; leading columns are kept longest."""
-    columns = []
-    for at, name in enumerate(names):
-        kind = types.get(name, "").upper()
-        is_number = kind.startswith(("BIGINT", "INTEGER", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "UBIGINT"))
-        unit = unit_of(name)
-        heading = label_of(name) + (f" [{unit}]" if unit and unit not in name.replace("_", " ") else "")
-        if name == "standing" or (name.startswith("standing_") and name != "standing_reason"):
-            columns.append(Column(heading, lambda row, n=name: standing_text(row.get(n)), rank=at))  # type: ignore[misc]
+def columns_of(fields: Sequence[Field], types: dict[str, str], *, is_mixed: bool = False) -> list[Column]:
+    """Columns from the fields that the page shows; the first two are kept in the narrowest terminal.
+
+    is_mixed: some rows were not measured here, so each says where it comes from.
+    """
+    columns = [SOURCE_COLUMN] if is_mixed else []
+    for at, field in enumerate(field for field in fields if field.value is not None or field.column in types):
+        is_number = is_numeric(types.get(field.column))
+        unit = unit_of(field.column) if field.unit is None else field.unit
+        heading = (field.label or label_of(field.column)) + (f" [{unit}]" if unit else "")
+        if field.column == "standing" or (
+            field.column.startswith("standing_") and field.column != "standing_reason"
+        ):
+            value: Callable[[Row], Text | str] = partial(_standing_of, field.column)
         else:
-            columns.append(
-                Column(heading, measured(name) if is_number else plain(name), rank=at, is_number=is_number,
-                       is_free_text=not is_number)
-            )  # fmt: skip
+            value = partial(_field_text, field, is_number)
+        columns.append(
+            Column(heading, value, rank=max(at - 1, 0), is_number=is_number, is_free_text=not is_number)
+        )
     return columns
+
+
+def _standing_of(column: str, row: Row) -> Text:
+    return standing_text(row.get(column))
+
+
+def _field_text(field: Field, is_number: bool, row: Row) -> Text:
+    is_dim = is_number and not is_quotable({**row, "standing": row.get(field.standing or "standing")})
+    return Text(field_text(field, row), style="dim" if is_dim else "")
 
 
 def fit_table(
@@ -188,14 +254,19 @@ def fit_table(
         table.add_row(*(_limit(cells[id(column)][at], column) for column in shown))
     if not left_out:
         return table
-    names = ", ".join(column.heading for column in sorted(left_out, key=lambda column: column.rank))
+    ordered = [
+        column.heading.replace("\n", ", ") for column in sorted(left_out, key=lambda column: column.rank)
+    ]
+    names = "; ".join(ordered[:_MOST_NAMED]) + (
+        f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
+    )
     return Group(
         table, Text(f"Too narrow for: {names}. A wider terminal, --json or --csv has them.", style="dim")
     )
 
 
 def _length(cell: Text | str) -> int:
-    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
+    return max(map(cell_len, str(cell).split("\n")))
 
 
 def _limit(cell: Text | str, column: Column) -> Text:
@@ -214,12 +285,22 @@ def standing_line(rows: Sequence[Row], column: str = "standing") -> Text:
         count = sum(1 for row in rows if row.get(column) == standing)
         if count:
             line.append(f"{STANDING_MARK[standing]} {count} {standing}  ", style=STANDING_STYLE[standing])
+    others = sum(1 for row in rows if row.get(column) not in STANDINGS)
+    if others:
+        line.append(f"{others} of another kind", style="dim")
     return line
 
 
 def rows_view(rows: Sequence[Row], width: int) -> RenderableType:
     """The rows of `measured_rows` with their standing: what `show` prints, and what a run ends with."""
     parts: list[RenderableType] = [fit_table(rows, ROW_COLUMNS, width), standing_line(rows)]
+    if any(row.get("standing") != "publishable" for row in rows):
+        parts.append(
+            Text(
+                "Why a row does not publish: weighbridge explain ROW_ID (--json and --csv have the row_id).",
+                style="dim",
+            )
+        )
     policies = sorted({row["policy"] for row in rows if row.get("policy")})
     if policies:
         strict = sum(1 for row in rows if row.get("standing_strict") == "publishable")

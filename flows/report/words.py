@@ -162,6 +162,9 @@ def digits_of(column: str) -> int | None:
 def say(column: str, value: Any) -> str:
     """A value of `column` as text, with that column's digits and no unit."""
     digits = digits_of(column)
+    # Prices span cents to thousands; four decimals of a thousand are noise.
+    if digits == 4 and isinstance(value, float) and abs(value) >= 1:
+        digits = 2
     # A figure too small for its column's digits would read as nothing.
     if isinstance(value, float) and digits is not None and value != 0 and abs(value) < 0.5 * 10**-digits:
         digits = None

@@ -18,7 +18,7 @@ from .demo import ROWS, make_warehouse
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 
 TURNS = [
-    {"request_id": f"t{users}-{turn}", "campaign": "demo", "model": "toy-1m", "recipe": "steady", "variant": "",
+    {"request_id": f"t{users}-{turn}", "source": "measured", "campaign": "demo", "model": "toy-1m", "recipe": "steady", "variant": "",
      "users": users, "turn": turn, "standing": "publishable", "is_recalled": turn != 3, "ttft_ms": 100.0 * turn * users,
      "decode_tokens_per_s": 60.0 / users, "prompt_tokens": 200 * turn}
     for users in (1, 2) for turn in (1, 2, 3, 4)
