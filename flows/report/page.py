@@ -12,8 +12,9 @@ from typing import Any
 
 from contracts.errors import BadInput
 from flows import __version__
-from flows.report import sections, summary
+from flows.report import curves, sections, summary
 from flows.report.blocks import Chart, Section, is_quotable
+from flows.report.failures import failures
 from flows.report.marts import Marts, Row, open_marts
 from flows.report.words import (
     QUANTITIES,
@@ -110,7 +111,7 @@ def make_sections(marts: Marts) -> tuple[list[Section], list[tuple[str, str]]]:
     made: list[Section] = [
         section
         for section in (
-            sections.load(marts), sections.recall(marts), sections.failures(marts), sections.rescues(marts),
+            curves.load(marts), curves.recall(marts), failures(marts), sections.rescues(marts),
             sections.claims(marts), sections.cost(marts), sections.probes(marts), sections.roofline(marts),
         )
         if section is not None
