@@ -163,10 +163,11 @@ def _strays(run_folder: Path, statuses: list[dict[str, Any]]) -> list[int]:
     found = set(roots)
     for root in roots:
         found.update(leash.descendants(root))
-    return sorted(pid for pid in found if _is_running(pid))
+    return sorted(pid for pid in found if is_running(pid))
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             return stream.read().rsplit(b")", 1)[1].split()[0] != b"Z"
@@ -176,7 +177,7 @@ def _is_running(pid: int) -> bool:
 
 def _kill(pids: list[int]) -> None:
     deadline = time.monotonic() + 5
-    while left := [pid for pid in pids if _is_running(pid)]:
+    while left := [pid for pid in pids if is_running(pid)]:
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,13 +161,3 @@ def describe_exit(code: int | None) -> str:
         with contextlib.suppress(ValueError):
             return f"killed by {signal.Signals(number).name}"
     return f"exit code {code}"
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float, step_s: float = 0.05) -> bool:
-    """Poll a condition until it holds or the time is over."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(step_s)
-    return condition()

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import pytest
 
 from flows.engines import bring_up
 from flows.engines.base import BringUpFailed
-from flows.engines.processes import _is_running, is_port_free
-from flows.engines.served import Served, wait_until
+from flows.engines.processes import is_port_free, is_running
+from flows.engines.served import Served
 from flows.landing import RunFolder
 from flows.recipe import Recipe, Speculation
 
@@ -24,6 +24,14 @@ pytestmark = pytest.mark.e2e
 pytest.importorskip(
     "xllamacpp", reason="the embedded engine is not installed: weighbridge doctor --install cpu"
 )
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Poll until the condition holds or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.05)
+    return condition()
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -79,7 +87,7 @@ def test_a_server_comes_up_says_what_it_is_and_goes_without_a_trace(run: RunFold
     ports = [process.spec.port for process in served.processes]
     teardown = served.stop()
     assert (teardown.is_clean, teardown.note) == (True, None)
-    assert not any(map(_is_running, pids))
+    assert not any(map(is_running, pids))
     assert all(is_port_free(port) for port in ports if port)
     assert served.log_names == ["files/server-0.log"]
     run.land("files/server-0.log")

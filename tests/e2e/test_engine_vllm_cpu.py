@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import pytest
 
 from flows.engines import bring_up
 from flows.engines.base import BringUpFailed
-from flows.engines.processes import _is_running
-from flows.engines.served import Served, wait_until
+from flows.engines.processes import is_running
+from flows.engines.served import Served
 from flows.engines.vllm import PYTHON_VARIABLE
 from flows.landing import RunFolder
 from flows.recipe import Recipe, Speculation
@@ -37,6 +38,14 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "2",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }  # fmt: skip
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Poll until the condition holds or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.05)
+    return condition()
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -100,7 +109,7 @@ def test_a_window_is_measured(served: Served, tmp_path: Path) -> None:
         campaign="engines", run_id="window", cell_id="c2", endpoints=served.endpoints, model=served.model,
         shape=Shape(kind="closed", concurrency=2),
     )  # fmt: skip
-    body = {"max_tokens": 8, "stream_options": {"include_usage": True}}
+    body = {"model": served.model, "stream": True, "max_tokens": 8, "stream_options": {"include_usage": True}}
     requests = [
         PlannedRequest(
             request_id=f"window-{i}",
@@ -145,4 +154,4 @@ def test_a_killed_core_ends_the_server_with_a_reason_and_nothing_is_left(tmp_pat
     assert death is not None
     assert death.failure_class in ("died_silently", "unknown")
     assert served.stop().is_clean
-    assert not any(_is_running(child.pid) for child in children)
+    assert not any(is_running(child.pid) for child in children)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.engines import processes, sweep
+from flows.engines import sweep
 from flows.engines.base import ProcessSpec
-from flows.engines.processes import free_port, is_port_free, launch
+from flows.engines.processes import free_port, is_port_free, is_running, launch
 
 # A server with a worker in its own session that ignores SIGTERM, as Ray's and some CUDA helpers do.
 STUBBORN = """
@@ -41,10 +41,6 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
             return True
         time.sleep(0.05)
     return condition()
-
-
-def is_running(pid: int) -> bool:
-    return processes._is_running(pid)
 
 
 def text_of(path: Path) -> str:

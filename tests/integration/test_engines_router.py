@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,9 +16,16 @@ import httpx
 import pytest
 
 from flows.engines.processes import free_port
-from flows.engines.served import wait_until
 
 BLOCKS = {"remote_engine_id": "e1", "remote_block_ids": [1, 2], "remote_host": "127.0.0.1", "remote_port": 5}
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Poll until the condition holds or the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline and not condition():
+        time.sleep(0.05)
+    return condition()
 
 
 class Side(BaseHTTPRequestHandler):
