@@ -29,9 +29,9 @@ final as (
         case
             when 'failed' in (soaks.before_probes, soaks.after_probes)
                 then coalesce(probes.condition, 'a probe failed')
-            when soaks.before_probes is distinct from 'good'
+            when (soaks.before_probes is distinct from 'good')
                 then 'probes before the load are not stated as good'
-            when soaks.after_probes is distinct from 'good'
+            when (soaks.after_probes is distinct from 'good')
                 then 'probes after the load are not stated as good'
         end as against_handoff,
         soaks.compared_with,

@@ -11,7 +11,7 @@ runs as (
         count(*) filter (where bring_ups.state = 'served') as runs_served,
         count(*) filter (where bring_ups.state = 'failed') as runs_failed,
         count(distinct runs.model) as models,
-        count(distinct (runs.model, runs.recipe)) as variants,
+        count(distinct row(runs.model, runs.recipe)) as variants,
         min(runs.started_at) as started_at,
         any_value(runs.policy) as policy,
     from {{ ref('stg_runs') }} as runs

@@ -59,7 +59,8 @@ published as (
             'at ' || format('{:,}', figures.context_tokens) || ' tokens',
             case
                 when comparisons.comparison is not null
-                    then 'against ' || figures.compared_with || ': '
+                    then
+                        'against ' || figures.compared_with || ': '
                         || comparisons.comparison_kind || ' '
                         || format('{:.3g}', comparisons.comparison)
                         || coalesce(' (' || comparisons.verdict || ')', '')

@@ -22,18 +22,18 @@ grouped as (
         count(*) filter (where kind = 'cold') as cold_starts,
         count(*) filter (where kind = 'warm') as warm_starts,
         count(*) filter (where kind = 'unknown') as unknown_starts,
-        {%- for kind in ['cold', 'warm'] %}
-            {%- for quantity in [
+        {% for kind in ['cold', 'warm'] -%}
+            {% for quantity in [
                 'ready_s', 'process_s', 'weights_s', 'compile_s',
                 'graph_capture_s', 'kv_s', 'first_request_ttft_ms'
-            ] %}
-        avg({{ quantity }}) filter (where kind = '{{ kind }}')
-            as {{ kind }}_{{ quantity }},
-            {%- endfor %}
-        var_samp(ready_s) filter (where kind = '{{ kind }}')
-        / count(ready_s) filter (where kind = '{{ kind }}')
-            as {{ kind }}_error,
-        {%- endfor %}
+            ] -%}
+                avg({{ quantity }}) filter (where kind = '{{ kind }}')
+                    as {{ kind }}_{{ quantity }},
+            {% endfor -%}
+            var_samp(ready_s) filter (where kind = '{{ kind }}')
+            / count(ready_s) filter (where kind = '{{ kind }}')
+                as {{ kind }}_error,
+        {% endfor -%}
         list(run_id order by run_id) filter (where kind = 'cold')
             as cold_run_ids,
         list(run_id order by run_id) filter (where kind = 'warm')

@@ -140,7 +140,9 @@ final as (
             shared.configuration_id = alone.configuration_id
             and shared.workload = alone.workload
             and shared.plan = alone.plan
-            and (shared.context_tokens is not distinct from alone.context_tokens)
+            and (
+                shared.context_tokens is not distinct from alone.context_tokens
+            )
             and (shared.turn is not distinct from alone.turn)
     union all by name
     select

@@ -14,14 +14,14 @@ nodes as (
             order by
                 json_array_length(nodes.facts -> 'islands') desc nulls last,
                 nodes.read_at desc,
-                nodes.run_id
+                nodes.run_id asc
         ) = 1
 ),
 
 islands as (
     select
         *,
-        unnest((facts -> 'islands')::bigint [][]) as island_gpu_ids,
+        unnest((facts -> 'islands')::bigint[][]) as island_gpu_ids,
         unnest(range(json_array_length(facts -> 'islands')::bigint))
             as island,
     from nodes

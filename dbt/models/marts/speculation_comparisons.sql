@@ -80,7 +80,10 @@ measured as (
             and decode.variant = output.variant
             and decode.concurrency = output.concurrency
             and (decode.users is not distinct from output.users)
-            and (decode.context_tokens is not distinct from output.context_tokens)
+            and (
+                decode.context_tokens
+                is not distinct from output.context_tokens
+            )
     left join acceptance
         on
             decode.changed_id = acceptance.configuration_id
