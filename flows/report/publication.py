@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from contracts.columns import COLUMNS
 from contracts.errors import PublicationRefused
 from flows import __version__
 from flows.report.blocks import Chart
@@ -155,14 +156,7 @@ def _chart_data(charts: Iterable[Chart]) -> dict[str, Any]:
 
 def _data_package(types: dict[str, str]) -> dict[str, Any]:
     def described(names: Iterable[str]) -> list[dict[str, str]]:
-        return [
-            {
-                "name": name,
-                "type": _frictionless(types.get(name, "VARCHAR")),
-                **({"unit": unit_of(name)} if unit_of(name) else {}),
-            }
-            for name in names
-        ]
+        return [_describe(name, types.get(name, "VARCHAR")) for name in names]
 
     return {
         "name": "weighbridge-publication",
@@ -181,6 +175,15 @@ def _data_package(types: dict[str, str]) -> dict[str, Any]:
             },
         ],
     }
+
+
+def _describe(name: str, kind: str) -> dict[str, str]:
+    """A column as the dictionary of columns has it: type, unit, meaning, and what an empty field means."""
+    known = COLUMNS.get(name)
+    described = {"name": name, "type": _frictionless(kind), "unit": unit_of(name)}
+    if known is not None:
+        described |= {"description": known.meaning, "empty_when": known.null}
+    return {key: value for key, value in described.items() if value}
 
 
 def _frictionless(kind: str) -> str:

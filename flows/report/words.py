@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from contracts.columns import COLUMNS
+
 STANDINGS = ("publishable", "provisional", "held", "invalid")
 
 STANDING_MEANS = {
@@ -99,9 +101,11 @@ _STATISTICS = (
 
 
 def unit_of(column: str) -> str:
-    """The unit of a column, from its entry or from the end of its name; "" where it has none."""
+    """The unit of a column, from the dictionary of columns or from the end of its name; "" where it has none."""
     if column in QUANTITIES:
         return QUANTITIES[column].unit
+    if column in COLUMNS:
+        return COLUMNS[column].unit
     stem = column
     for tail in _STATISTICS:
         if stem.endswith(tail):

@@ -19,7 +19,7 @@ LEVELS: dict[str, int] = {
     "flows.workloads": 3,
     "flows.campaign_file": 4, "flows.tokens": 4, "flows.watch": 4, "flows.warehouse": 4, "flows.report": 4,
     "flows.review_page": 4, "flows.synthetic": 4,
-    "flows.executions": 5, "flows.importers": 5,
+    "flows.executions": 5, "flows.importers": 5, "flows.lifecycle": 5,
     "flows.runs": 6, "flows.plan_table": 6,
     # Attacks the whole path below Prefect, so it stands above all of it.
     "flows.cheats": 7,
