@@ -1,4 +1,5 @@
--- grain: one row per source, campaign, model and claimed precision
+-- grain: one row per source, campaign, model, claimed precision and what the
+-- checkpoint's header and config said (two checkpoints may share a name)
 with
 
 runs as (
@@ -22,7 +23,11 @@ final as (
         md5(
             concat_ws(
                 '|', source, campaign, model, coalesce(claimed_precision, ''),
-                coalesce(precision_true, ''), coalesce(revision, '')
+                coalesce(precision_true, ''), coalesce(revision, ''),
+                coalesce(precision_label, ''), coalesce(precision_source, ''),
+                coalesce(compute_precision, ''), coalesce(storage_dtypes, ''),
+                coalesce(params, -1), coalesce(weight_bytes, -1),
+                coalesce(bytes_per_param, -1), coalesce(is_label_true::varchar, '')
             )
         ) as audit_id,
         source,
