@@ -96,6 +96,7 @@ def group(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
                 scenario.probes_before,
                 scenario.probes_after,
                 scenario.has_needle,
+                scenario.needle_context_tokens,
                 scenario.id if alone else "",
             ],
             sort_keys=True,

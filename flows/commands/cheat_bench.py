@@ -27,9 +27,11 @@ def register(app: typer.Typer) -> None:
 
 def cheat_bench(
     scenarios: Path = typer.Option(Path("tests/cheats"), help="A folder of scenario files, or one file."),
-    only: list[str] = typer.Option([], "--only", help="Run only this scenario; may be given more than once."),
+    only: list[str] = typer.Option(
+        [], "--only", help="Run this scenario and no other unasked; may be given more than once."
+    ),
     family: list[str] = typer.Option(
-        [], "--family", help="Run only this family; may be given more than once."
+        [], "--family", help="Run this family, beside --only; may be given more than once."
     ),
     kind: str = typer.Option("all", help="fault, clean or all."),
     clean: int = typer.Option(
@@ -76,8 +78,7 @@ def _choose(found: list, only: list[str], family: list[str], kind: str, clean: i
     chosen = [
         scenario
         for scenario in found
-        if (not only or scenario.id in only)
-        and (not family or scenario.family in family)
+        if (not (only or family) or scenario.id in only or scenario.family in family)
         and kind in ("all", scenario.kind)
     ]
     if not chosen:
