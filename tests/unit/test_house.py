@@ -124,6 +124,12 @@ def test_commands_that_documents_show_exist() -> None:
     assert {name: where for name, where in shown.items() if name not in known} == {}
 
 
+def test_files_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./-]+/[\w./-]*\w\.\w+|[\w./-]+/)`", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_make_targets_that_documents_show_exist() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.M))
     shown = {
