@@ -27,6 +27,7 @@ from contracts.records import (
     Request,
     RunEnd,
     RunStart,
+    Telemetry,
     Window,
 )
 from flows.landing import RunFolder
@@ -56,7 +57,8 @@ class SyntheticCell:
     cached_tokens: of every prompt, by usage and by counters. jitter: share by which a request's gaps vary.
     needle_depths_pct: grades one needle a request at these depths in turn; needles_missed of them are wrong.
     failed: this many requests end in an HTTP 500. edit: the last word on every request, None drops it.
-    cell, window, counters: fields of those records to set; counters apply to the scrape after the window.
+    cell, window, counters, telemetry: fields of those records to set; counters apply to the scrape after the window.
+    grades: given out in turn to the requests of a cell without needles.
     """
 
     cell_id: str = "sweep-c4"
@@ -82,6 +84,8 @@ class SyntheticCell:
     cell: dict[str, Any] = field(default_factory=dict)
     window: dict[str, Any] = field(default_factory=dict)
     counters: dict[str, Any] = field(default_factory=dict)
+    telemetry: dict[str, Any] = field(default_factory=dict)
+    grades: tuple[dict[str, Any], ...] = ()
 
 
 def needle_cell(context_tokens: int = 4096, missed: int = 0) -> SyntheticCell:
@@ -170,7 +174,10 @@ def _run_start(run: SyntheticRun, common: dict[str, Any]) -> RunStart:
         "started_at": _at(0),
     }
     if run.rescues is not None:
-        fields |= {"rescue_change": {"setting": "prefix_caching", "before": False, "after": True}, "rescue_attempt": 1}
+        fields |= {
+            "rescue_change": {"setting": "prefix_caching", "before": False, "after": True},
+            "rescue_attempt": 1,
+        }
     return RunStart(**common, **(fields | run.start))
 
 
@@ -273,7 +280,9 @@ def _land_cell(folder: RunFolder, cell: SyntheticCell, common: dict[str, Any], n
     timed = [request for request in requests if request.phase == "timed"]
     closed = max((request.end_ns or opened for request in timed), default=opened)
     span = max(closed - opened, 1)
-    outcomes = {name: sum(r.outcome == name for r in timed) for name in ("ok", "failed", "cancelled", "unsent")}
+    outcomes = {
+        name: sum(r.outcome == name for r in timed) for name in ("ok", "failed", "cancelled", "unsent")
+    }
     busy = sum((r.end_ns or 0) - (r.sent_ns or 0) for r in timed)
     name = cell.cell_id
     folder.land_records(f"requests/{name}.jsonl", requests)
@@ -286,7 +295,15 @@ def _land_cell(folder: RunFolder, cell: SyntheticCell, common: dict[str, Any], n
     }  # fmt: skip
     folder.land_records(f"windows/{name}.jsonl", [Window(**common, cell_id=name, **(window | cell.window))])
     folder.land_records(f"counters/{name}.jsonl", _counters(cell, timed, common, opened, closed))
-    if cell.needle_depths_pct:
+    telemetry = [
+        Telemetry(
+            **common, cell_id=name, at_ns=at_ns, gpu=0, power_w=400.0, sm_clock_mhz=1980.0, **({"throttle_reasons": []} | cell.telemetry),
+        )
+        for at_ns in range(opened, closed, max(span // 10, 1))
+    ]  # fmt: skip
+    if telemetry:
+        folder.land_records(f"telemetry/{name}.jsonl", telemetry)
+    if cell.needle_depths_pct or cell.grades:
         folder.land_records(f"grades/{name}.jsonl", _grades(cell, timed, common))
     fields: dict[str, Any] = {
         "workload": cell.workload, "variant": cell.variant, "concurrency": cell.concurrency,
@@ -304,7 +321,12 @@ def _land_cell(folder: RunFolder, cell: SyntheticCell, common: dict[str, Any], n
 def _counters(
     cell: SyntheticCell, timed: list[Request], common: dict[str, Any], opened: int, closed: int
 ) -> list[Record]:
-    base = {"prompt_tokens": 1000.0, "output_tokens": 100.0, "cached_prompt_tokens": 0.0, "prefix_queries": 1000.0}
+    base = {
+        "prompt_tokens": 1000.0,
+        "output_tokens": 100.0,
+        "cached_prompt_tokens": 0.0,
+        "prefix_queries": 1000.0,
+    }
     served = [request for request in timed if request.outcome == "ok"]
     count = len(served)
     after: dict[str, Any] = {
@@ -332,6 +354,14 @@ def _counters(
 
 def _grades(cell: SyntheticCell, timed: list[Request], common: dict[str, Any]) -> list[Record]:
     depths = cell.needle_depths_pct or ()
+    if not depths:
+        return [
+            Grade(
+                **common, cell_id=cell.cell_id, request_id=request.request_id, grader="arithmetic", expected="4",
+                why="synthetic", **cell.grades[number % len(cell.grades)],
+            )
+            for number, request in enumerate(timed)
+        ]  # fmt: skip
     return [
         Grade(
             **common, cell_id=cell.cell_id, request_id=request.request_id, grader="needle",

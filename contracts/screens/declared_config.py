@@ -36,7 +36,7 @@ THINKING = Threshold(
 
 
 def judge(row: Row) -> list[Part]:
-    """Eight parts. What nobody declared is not_applicable; what was declared and not observed is unknown."""
+    """Nine parts. What nobody declared is not_applicable; what was declared and not observed is unknown."""
     throttled = row["throttled_share"]
     clocks: Verdict = at_most(throttled, THROTTLED.value)
     if row["node_gpus"] == 0:
@@ -52,6 +52,7 @@ def judge(row: Row) -> list[Part]:
         Part("clocks", clocks, throttled),
         _prompt(row),
         _thinking(row),
+        _draft_prompts(row),
     ]
 
 
@@ -99,11 +100,21 @@ def _thinking(row: Row) -> Part:
     return Part("thinking", at_most(share, THINKING.value), share)
 
 
+def _draft_prompts(row: Row) -> Part:
+    """Random tokens are accepted at about 11 % where text is at 72 to 81 %: they say nothing of a drafter.
+
+    Public report canada-quant dsv4: the same server, random and real prompts.
+    """
+    if not (row["draft_tokens"] or row["drafts"]) or row["prompt_dataset"] is None:
+        return Part("draft_prompts", "not_applicable")
+    return Part("draft_prompts", "fail" if row["prompt_dataset"].startswith("random") else "pass")
+
+
 SCREEN = Screen(
     name="declared_config",
     question="Did the server run as declared, by its own word?",
     passes_when="engine version observed; prefix caching, max running requests, precision, GPU count, clocks, prompt "
-    "lengths and thinking as declared",
+    "lengths and thinking as declared; speculation is not measured on random tokens",
     unknown_when="a declared setting was not observed",
     not_applicable_when="a part that nobody declared; clocks: a node without GPUs",
     next_step="declare what the engine does, or make it do what is declared; read its start-up log for what it chose",

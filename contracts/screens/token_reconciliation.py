@@ -19,7 +19,7 @@ def judge(row: Row) -> list[Part]:
 
     At least one witness must speak, or all are unknown.
     """
-    missing = row["output_missing"]
+    missing = None if row["output_missing"] is None else row["output_missing"] + (row["output_counted"] or 0)
     usage = Part("usage", "unknown" if missing is None or missing > 0 else "pass", missing)
     stream, output, prompt = _stream(row), _output(row), _prompt(row)
     if "pass" not in (stream.verdict, output.verdict) and "fail" not in (stream.verdict, output.verdict):
@@ -59,7 +59,7 @@ SCREEN = Screen(
     name="token_reconciliation",
     question="Do usage, the streamed chunks and the engine's counters agree on the number of tokens?",
     passes_when="usage, streamed count and engine counters agree within 0.5 %, wherever each can count tokens",
-    unknown_when="usage is absent for any request, or neither stream nor counters can be held against it",
+    unknown_when="usage is absent for any request (tokens counted otherwise are another source, never mixed with it), or neither stream nor counters can be held against it",
     not_applicable_when="stream: chunks carry several tokens; counters: absent, or probes ran inside the window; as "
     "long as one other witness speaks",
     next_step="ask for usage in the stream (stream_options.include_usage) and scrape /metrics before and after",

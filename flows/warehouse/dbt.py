@@ -54,6 +54,8 @@ class DbtProcess:
         if kind is not None:
             self._process.kill()
         self._process.wait(timeout=60)
+        if self._process.stdout:
+            self._process.stdout.close()
         self._errors.close()
 
     def run(self, arguments: list[str], on_event: Tell | None = None) -> None:

@@ -21,6 +21,10 @@ imports as (
     select * from {{ ref('stg_imported_results') }}
 ),
 
+grades as (
+    select * from {{ ref('int_cell_grades') }}
+),
+
 measured as (
     select count(*) as runs
     from runs
@@ -85,6 +89,21 @@ reasons as (
     left join imports
         on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
     where requests.run_id is null and imports.run_id is null
+    union all
+    -- a strict score of nothing beside a lenient one of half: the scorer failed,
+    -- not the model
+    select
+        cells.row_id,
+        'scorer failure: 0 strict, ' || grades.correct_lenient
+        || ' lenient of ' || grades.graded || ' answers' as reason,
+    from cells
+    inner join grades
+        on cells.run_id = grades.run_id and cells.cell_id = grades.cell_id
+    where
+        grades.needles_asked = 0
+        and grades.graded >= 10
+        and grades.correct = 0
+        and grades.correct_lenient >= grades.graded / 2
     union all
     select
         cells.row_id,

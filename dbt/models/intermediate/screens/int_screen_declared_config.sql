@@ -132,6 +132,21 @@ parts as (
                 "'<= ' || " ~ threshold('declared_config', 'max_reasoned_share'),
                 'share of answers',
                 "'answers with reasoning tokens although thinking is off'"
+            ) }},
+            {{ part(
+                'draft_prompts',
+                "case
+                    when prompt_dataset is null
+                        or not (draft_tokens > 0 or coalesce(drafts, 0) > 0)
+                        then 'not_applicable'
+                    when prompt_dataset like 'random%' then 'fail'
+                    else 'pass'
+                end",
+                'null',
+                "'text'",
+                'dataset',
+                "'speculation measured on '
+                || coalesce(prompt_dataset, 'prompts of the workload')"
             ) }}
         ] as parts,
     from evidence

@@ -14,9 +14,13 @@ parts as (
         [
             {{ part(
                 'usage',
-                "case when coalesce(output_missing, 1) > 0
-                    then 'unknown' else 'pass' end",
-                'output_missing',
+                "case
+                    when coalesce(output_missing, 1)
+                        + coalesce(output_counted, 0) > 0
+                        then 'unknown'
+                    else 'pass'
+                end",
+                'output_missing + coalesce(output_counted, 0)',
                 "'0 without'",
                 'requests',
                 "'requests without output tokens in usage'"
