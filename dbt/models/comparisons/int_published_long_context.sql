@@ -37,15 +37,15 @@ final as (
                 ~ users %}
             {%- set decode = "metric = 'decode_rate' and concurrency = "
                 ~ users %}
-        (max(figure) filter (where {{ recalled }}))::bigint
-            as ramp_{{ users }}_recalled,
-        max(asked) filter (where {{ recalled }}) as ramp_{{ users }}_asked,
-        max(standing) filter (where {{ recalled }})
-            as ramp_{{ users }}_standing,
-        max(figure) filter (where {{ decode }})
-            as last_turn_{{ users }}_decode_tokens_per_s,
-        max(standing) filter (where {{ decode }})
-            as last_turn_{{ users }}_standing,
+            (max(figure) filter (where {{ recalled }}))::bigint
+                as ramp_{{ users }}_recalled,
+            max(asked) filter (where {{ recalled }}) as ramp_{{ users }}_asked,
+            max(standing) filter (where {{ recalled }})
+                as ramp_{{ users }}_standing,
+            max(figure) filter (where {{ decode }})
+                as last_turn_{{ users }}_decode_tokens_per_s,
+            max(standing) filter (where {{ decode }})
+                as last_turn_{{ users }}_standing,
         {%- endfor %}
         list(claim_id order by raw_line) as row_ids,
     from figures

@@ -66,25 +66,27 @@ cells as (
         {%- for users in [1, 2] %}
             {%- set ramp = "long_rows.workload = 'conversation_ramp' and "
                 ~ "long_rows.users = " ~ users %}
-        (sum(long_rows.correct) filter (where {{ ramp }}))::bigint
-            as ramp_{{ users }}_recalled,
-        (sum(long_rows.asked) filter (where {{ ramp }}))::bigint
-            as ramp_{{ users }}_asked,
-        arg_max(long_rows.standing, long_rows.badness) filter (
-            where {{ ramp }}
-        ) as ramp_{{ users }}_standing,
-        avg(long_rows.last_turn_ttft_ms) filter (where {{ ramp }})
-            as last_turn_{{ users }}_ttft_ms,
-        avg(long_rows.last_turn_decode_tokens_per_s) filter (where {{ ramp }})
-            as last_turn_{{ users }}_decode_tokens_per_s,
-        arg_max(long_rows.standing, long_rows.badness) filter (
-            where {{ ramp }} and long_rows.last_turn_ttft_ms is not null
-        ) as last_turn_{{ users }}_standing,
-        avg(costs.total_cost_usd_per_mtok) filter (where {{ ramp }})
-            as ramp_{{ users }}_usd_per_mtok,
-        arg_max(long_rows.standing, long_rows.badness) filter (
-            where {{ ramp }} and costs.total_cost_usd_per_mtok is not null
-        ) as ramp_{{ users }}_cost_standing,
+            (sum(long_rows.correct) filter (where {{ ramp }}))::bigint
+                as ramp_{{ users }}_recalled,
+            (sum(long_rows.asked) filter (where {{ ramp }}))::bigint
+                as ramp_{{ users }}_asked,
+            arg_max(long_rows.standing, long_rows.badness) filter (
+                where {{ ramp }}
+            ) as ramp_{{ users }}_standing,
+            avg(long_rows.last_turn_ttft_ms) filter (where {{ ramp }})
+                as last_turn_{{ users }}_ttft_ms,
+            avg(long_rows.last_turn_decode_tokens_per_s) filter (
+                where {{ ramp }}
+            )
+                as last_turn_{{ users }}_decode_tokens_per_s,
+            arg_max(long_rows.standing, long_rows.badness) filter (
+                where {{ ramp }} and long_rows.last_turn_ttft_ms is not null
+            ) as last_turn_{{ users }}_standing,
+            avg(costs.total_cost_usd_per_mtok) filter (where {{ ramp }})
+                as ramp_{{ users }}_usd_per_mtok,
+            arg_max(long_rows.standing, long_rows.badness) filter (
+                where {{ ramp }} and costs.total_cost_usd_per_mtok is not null
+            ) as ramp_{{ users }}_cost_standing,
         {%- endfor %}
         arg_min(long_rows.standing, long_rows.badness) filter (
             where long_rows.ttft_ms_mean is not null
