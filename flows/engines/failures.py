@@ -193,6 +193,7 @@ RULES: tuple[Rule, ...] = (
     _rule("dependency_missing", "command not found", r": command not found"),
     _rule("dependency_missing", "leash: cannot run", r"leash: cannot run"),
     _rule("dependency_missing", "undefined symbol", r"undefined symbol: "),
+    _rule("dependency_missing", "pip install", r"Error: .*(?:requires?|install|missing|need).*pip install"),
     _rule("dependency_missing", "nvcc", r"Could not find nvcc|nvcc: (?:command )?not found"),
     _rule("dependency_missing", "cuda_home", r"CUDA_HOME environment variable is not set"),
     _rule("dependency_missing", "ninja", r"ninja.*(?:not found|is required to load)"),

@@ -39,7 +39,7 @@ ANCHORS = tuple(
         "capability", "bfloat16", "e4nv", "bus ", "ssm", "initialization", "background", "distributed", "slots", "max_",
         "couldn't", "too large", "aborted", "running", "tensor", "e4m3", "context", "seq len", "mem-frac", "buffer",
         "alloc", "collective", "eaddr", "leash", "gpus", "worker", "crash", "sigterm", "implement", "gated", "hipmalloc", "killed due", "lost conn", "cuda_home", "ninja",
-        "did not", "misaligned", "custom code", "ordinal", "duplicate gpu", "is required", "unrecognized", "client socket",
+        "did not", "misaligned", "custom code", "pip install", "ordinal", "duplicate gpu", "is required", "unrecognized", "client socket",
         "no cuda",
     )
 )  # fmt: skip

@@ -111,6 +111,7 @@ WORDINGS: list[tuple[FailureClass, str]] = [
     ("unsupported_arch", "llama_model_load: error loading model: error loading model vocabulary: unknown pre-tokenizer type: 'q9'"),
     ("peer_lost", "torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (h, 1)."),
     ("dependency_missing", "RuntimeError: CUDA error: no CUDA-capable device is detected"),
+    ("dependency_missing", "ValueError: Using a `device_map` requires `accelerate`. You can install it with `pip install accelerate`"),
     ("unknown", "KeyError: 'model.layers.0.mlp.experts.w2_weight'"),
     # transformers serve
     ("bad_argument", "Error: No such option '--force-model'."),
