@@ -129,7 +129,7 @@ def make_table(
     ]
     return Table(
         heads,
-        [[_cell(each, row, types) for each in shown] for row in rows],
+        [[_cell(each, row, types, is_published) for each in shown] for row in rows],
         caption,
         is_published=is_published,
     )
@@ -162,8 +162,8 @@ def is_quotable(row: Row) -> bool:
     return row.get("standing") in (None, *QUOTABLE) and row.get("source") != "synthetic"
 
 
-def _cell(each: Field, row: Row, types: dict[str, str]) -> Cell:
-    text = field_text(each, row)
+def _cell(each: Field, row: Row, types: dict[str, str], is_published: bool) -> Cell:
+    text = _as_published(each, row) if is_published else field_text(each, row)
     standing = row.get(each.standing) if each.standing else row.get("standing")
     is_good = is_quotable({**row, "standing": standing})
     return Cell(
@@ -174,6 +174,15 @@ def _cell(each: Field, row: Row, types: dict[str, str]) -> Cell:
         is_chip=each.column == "standing" and bool(text),
         is_figure=bool(each.standing) or (_is_number(each, types) and each.column not in KEY_COLUMNS),
     )
+
+
+def _as_published(each: Field, row: Row) -> str:
+    """A figure as its source gave it, unrounded; what was computed from figures is rounded as everywhere."""
+    value = row.get(each.column)
+    is_computed = each.column.endswith(("ratio", "slowdown", "share", "comparison", "difference"))
+    if each.value is None and isinstance(value, float) and not is_computed:
+        return f"{value:,}".removesuffix(".0")
+    return field_text(each, row)
 
 
 def field_text(each: Field, row: Row) -> str:

@@ -212,34 +212,25 @@ def against_turn(rows: Sequence[Row], y: str, y_title: str) -> dict[str, Any]:
     return _finish(alt.layer(lines, points), height=220)
 
 
-def bars(
-    rows: Sequence[Row], label: str, value: str, title: str, colour: str | None = None
-) -> dict[str, Any]:
-    """Horizontal bars, outlined only where the row may not be quoted. colour: a column that splits them."""
+def bars(rows: Sequence[Row], label: str, value: str, title: str, colour: str) -> dict[str, Any]:
+    """Horizontal bars, outlined only where the row may not be quoted. colour: the column that splits them."""
     import altair as alt
 
     drawn = [row for row in rows if row.get(value) is not None]
     labels = list(dict.fromkeys(row[label] for row in drawn))
-    kinds = list(dict.fromkeys(row[colour] for row in drawn)) if colour else []
-    keep = [label, value, "standing", *([colour] if colour else [])]
-    encoding: dict[str, Any] = {
-        "x": alt.X(f"{value}:Q", title=title).scale(zero=True),
-        "y": alt.Y(f"{label}:N", sort=labels, title=None).axis(labelLimit=320, grid=False),
-        "tooltip": [alt.Tooltip(f"{name}:{'Q' if name == value else 'N'}") for name in keep],
-    }
+    kinds = list(dict.fromkeys(row[colour] for row in drawn))
+    keep = [label, value, "standing", colour]
+    base = alt.Chart(_data(alt, drawn, keep)).encode(
+        x=alt.X(f"{value}:Q", title=title).scale(zero=True).axis(tickCount=8),
+        y=alt.Y(f"{label}:N", sort=labels, title=None).axis(labelLimit=320, grid=False),
+        yOffset=alt.YOffset(f"{colour}:N", sort=kinds),
+        color=_colour(alt, colour, kinds),
+        tooltip=[alt.Tooltip(f"{name}:{'Q' if name == value else 'N'}") for name in keep],
+    )
     is_publishable = alt.datum.standing == "publishable"
-    if colour:
-        legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=4)
-        stroke = (
-            alt.Stroke(f"{colour}:N").scale(domain=kinds, range=list(PALETTE[: len(kinds)])).legend(legend)
-        )
-        encoding |= {"fill": _fill(alt, _colour(alt, colour, kinds)), "stroke": stroke}
-        encoding["yOffset"] = alt.YOffset(f"{colour}:N", sort=kinds)
-    else:
-        encoding["stroke"] = alt.value(PALETTE[0])
-        encoding["fill"] = alt.condition(is_publishable, alt.value(PALETTE[0]), alt.value("transparent"))
-    chart = alt.Chart(_data(alt, drawn, keep)).mark_bar(strokeWidth=1.4).encode(**encoding)
-    return _finish(chart, height=max(50, (16 * max(len(kinds), 1) + 12) * len(labels)))
+    filled = base.transform_filter(is_publishable).mark_bar()
+    hollow = base.transform_filter(~is_publishable).mark_bar(filled=False, strokeWidth=1.4)
+    return _finish(alt.layer(filled, hollow), height=max(50, (16 * len(kinds) + 12) * len(labels)))
 
 
 def over_time(rows: Sequence[Row], x: str, x_title: str, y: str, y_title: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ FIELDS: dict[str, list[Field]] = {
         Field("http_status", "HTTP"), Field("latency_ms", "latency"), Field("probe_id", "probe id"),
     ],
     "ramp_turns": [
-        Field("standing"), Field("recipe"), Field("users"), Field("user"),
+        Field("standing"), Field("recipe"), Field("users", unit=""), Field("user"),
         Field("turn", value=lambda row: "" if row.get("turn") is None else str(row["turn"] + 1)),
         Field("is_recalled", "recalled"), Field("prompt_tokens", "prompt"), Field("new_tokens", "new"),
         Field("cached_tokens", "cached"), Field("ttft_ms", "TTFT"), Field("decode_tokens_per_s", "decode"),
@@ -68,11 +68,12 @@ FIELDS: dict[str, list[Field]] = {
     "million_token_table": [
         Field("subject"),
         Field("model", value=lambda row: short_name(row["model"]) if row.get("model") else ""),
-        Field("gpus", "GPUs"),
+        Field("gpus", "GPUs", ""),
         Field("configured_tokens", "ceiling", value=lambda row: say_tokens(row.get("configured_tokens")), unit="tokens"),
         Field("capacity_tokens", "fits", value=lambda row: say_tokens(row.get("capacity_tokens")), unit="tokens",
               standing="capacity_standing"),
-        Field("fresh_found", "found", "fresh document", share_of("fresh_found", "fresh_asked"), "fresh_standing"),
+        Field("fresh_found", "found", "fresh document", lambda row: _fresh(row), "fresh_standing"),
+        Field("fresh_ttft_ms", "TTFT", "ms, fresh document", standing="fresh_standing"),
         Field("ramp_1_recalled", "recalled", "ramp, 1 user", share_of("ramp_1_recalled", "ramp_1_asked"), "ramp_1_standing"),
         Field("ramp_2_recalled", "recalled", "ramp, 2 users", share_of("ramp_2_recalled", "ramp_2_asked"), "ramp_2_standing"),
         Field("last_turn_1_ttft_ms", "last turn TTFT", "ms, 1 user", standing="last_turn_1_standing"),
@@ -86,7 +87,7 @@ FIELDS: dict[str, list[Field]] = {
         Field("quality_asked", "of", "answers", standing="quality_standing"),
     ],
     "interference": [
-        Field("standing"), Field("subject"), Field("layout"), Field("users"), Field("turn", value=lambda row: "" if row.get("turn") is None else str(row["turn"] + 1)),
+        Field("standing"), Field("subject"), Field("layout"), Field("users", unit=""), Field("turn", value=lambda row: "" if row.get("turn") is None else str(row["turn"] + 1)),
         Field("context_tokens", "context", value=lambda row: say_tokens(row.get("context_tokens"))),
         Field("decode_tokens_per_s_alone", "decode alone", "tokens/s"),
         Field("decode_tokens_per_s_slowest", "slowest with others", "tokens/s"),
@@ -146,7 +147,7 @@ FIELDS: dict[str, list[Field]] = {
         Field("verdict"), Field("model", value=lambda row: short_name(row.get("model"))),
         Field("claimed_precision", "claimed"), Field("precision_label", "label"), Field("precision_true", "true"),
         Field("compute_precision", "computed in"), Field("params", "parameters", ""), Field("weight_bytes", "weights"),
-        Field("bytes_per_param", "a parameter", "bytes"), Field("storage_dtypes", "stored as"),
+        Field("bytes_per_param", "a parameter", "bytes"), Field("storage_dtypes", "stored as", "bytes", lambda row: _dtypes(row.get("storage_dtypes"))),
     ],
     "node_islands": [
         Field("node_id", "node"), Field("gpu_name", "GPU"), Field("island"), Field("gpu_ids", "GPUs"),
@@ -187,8 +188,34 @@ def _change(row: Row) -> str:
         if isinstance(value, dict):
             value = list(value.values())
         values = value if isinstance(value, list) else [value]
-        said.append(f"{say_words(setting)}: {' → '.join(say_number(each) or 'unset' for each in values)}")
+        said.append(f"{say_words(setting)}: {' → '.join(map(_setting, values))}")
     return "; ".join(said)
+
+
+def _fresh(row: Row) -> str:
+    """Facts found of facts asked; where a source only says that it passed, that."""
+    passed = {True: "passed", False: "failed", None: ""}
+    return say_share(row.get("fresh_found"), row.get("fresh_asked")) or passed[row.get("is_fresh_passed")]
+
+
+def _dtypes(held: Any) -> str:
+    try:
+        found = json.loads(held) if isinstance(held, str) else held
+    except ValueError:
+        return str(held)
+    return (
+        ", ".join(f"{name} {say_number(size)}" for name, size in found.items())
+        if isinstance(found, dict)
+        else ""
+    )
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return say_number(value) or "unset"
 
 
 def _pair(row: Row, one: str, other: str) -> str:

@@ -32,7 +32,8 @@ def header_facts(rows: list[Row], runs: list[Row], marts: Marts) -> list[tuple[s
     gpus = max((row.get("gpus") or 0 for row in [*runs, *rows]), default=0)
     if devices:
         facts.append(("devices", f"up to {gpus} × {', '.join(devices)}" if gpus else ", ".join(devices)))
-    elif runs and not gpus:
+    elif any(row.get("source") != "imported" for row in runs):
+        # A CPU node is priced as one device, and names no GPU.
         facts.append(("devices", "CPU"))
     engines = sorted(
         {

@@ -105,7 +105,7 @@ def unit_of(column: str) -> str:
     if column in QUANTITIES:
         return QUANTITIES[column].unit
     if column in COLUMNS:
-        return COLUMNS[column].unit
+        return COLUMNS[column].unit.removeprefix("JSON")
     stem = column
     for tail in _STATISTICS:
         if stem.endswith(tail):
