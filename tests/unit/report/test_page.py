@@ -225,3 +225,40 @@ def test_every_chart_compiles(tmp_path: Path) -> None:
 def test_a_folder_as_the_page_is_refused(demo_database: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is a folder"):
         write_report(demo_database, tmp_path)
+
+
+def test_published_figures_are_not_rounded(tmp_path: Path) -> None:
+    soak = {"source": "published", "subject": "K3", "verdict": "no handoff", "verdict_reason": "HTTP 500", "standing": "measured",
+            "output_tokens_per_s": 4237.158, "throughput_ratio": 4237.158 / 2129.887}  # fmt: skip
+    html = write_report(
+        make_warehouse(tmp_path / "s.duckdb", {"soak_verdicts": [soak]}), tmp_path / "r.html"
+    ).read_text()
+    assert "4,237.158" in html
+    assert ">1.99<" in html
+
+
+def test_synthetic_rows_are_named_and_never_look_quotable(tmp_path: Path) -> None:
+    import duckdb
+
+    database = make_warehouse(tmp_path / "synthetic.duckdb")
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("update marts.measured_rows set source = 'synthetic'")
+    html = write_report(database, tmp_path / "r.html").read_text()
+    assert "<b>Synthetic:</b>" in html
+    assert 'class="row quotable"' not in html
+    assert "None of them may be quoted".lower() in html.lower()
+
+
+def test_a_reproduced_failure_is_one_card(tmp_path: Path) -> None:
+    import duckdb
+
+    database = make_warehouse(tmp_path / "again.duckdb")
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("alter table marts.runs add column reproduces_run_id varchar")
+        connection.execute(
+            "insert into marts.runs by name select * replace ('again' as run_id, run_id as reproduces_run_id)"
+            " from marts.runs where recipe = 'greedy'"
+        )
+    html = write_report(database, tmp_path / "r.html").read_text()
+    assert html.count('<span class="class">host_oom</span>') == 1
+    assert "tried again, it failed 1 of 1 times" in html
