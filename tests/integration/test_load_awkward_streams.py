@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from load_support import Result, body, measure, reference_server
 
 from contracts.records import Request
 from flows.load.plan import Deadlines, PlannedRequest
-from load_support import Result, body, measure, reference_server
 
 TOOL = {
     "type": "function",
@@ -96,7 +95,12 @@ def _request(index: int, name: str, added: dict[str, Any]) -> PlannedRequest:
         made["max_output_tokens"] = made.pop("max_tokens")
         del made["stream_options"]
     return PlannedRequest(
-        request_id=name, index=index, body=made, kind=kind, asked_output_tokens=TOKENS, is_streamed=made["stream"]
+        request_id=name,
+        index=index,
+        body=made,
+        kind=kind,
+        asked_output_tokens=TOKENS,
+        is_streamed=made["stream"],
     )
 
 
@@ -114,7 +118,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Result, d
     requests = [_request(index, name, added) for index, (name, (_, added)) in enumerate(TRAITS.items())]
     deadlines = Deadlines(connect_s=5, first_token_s=2.5, between_chunks_s=1.5, total_s=30)
     with reference_server(folder, scenario) as server:
-        yield measure(folder, server.url, requests, keep_text=True, deadlines=deadlines), server.truth(len(TRAITS) - 8)
+        yield (
+            measure(folder, server.url, requests, keep_text=True, deadlines=deadlines),
+            server.truth(len(TRAITS) - 8),
+        )
 
 
 def _ok(record: Request, tokens: int = TOKENS) -> None:
@@ -124,7 +131,9 @@ def _ok(record: Request, tokens: int = TOKENS) -> None:
     assert record.sent_ns + sum(record.chunk_gap_ns) == record.last_token_ns
     assert len(record.chunk_gap_ns) == record.chunk_count
     assert record.first_token_ns is not None
-    assert record.planned_ns <= record.sent_ns < record.first_token_ns <= record.last_token_ns <= record.end_ns  # type: ignore[operator]
+    assert (
+        record.planned_ns <= record.sent_ns < record.first_token_ns <= record.last_token_ns <= record.end_ns
+    )  # type: ignore[operator]
 
 
 def _ttft_ms(record: Request) -> float:
@@ -232,10 +241,15 @@ def test_text_survives_every_cut(result: Any) -> None:
 
 def test_chunks_of_one_read_are_counted_as_coalesced(result: Any) -> None:
     assert result[0].records["coalesced"].coalesced_chunks >= 9
-    assert result[0].records["coalesced"].chunk_gap_ns.count(0) == result[0].records["coalesced"].coalesced_chunks
+    assert (
+        result[0].records["coalesced"].chunk_gap_ns.count(0)
+        == result[0].records["coalesced"].coalesced_chunks
+    )
 
 
-@pytest.mark.parametrize("name", ["error_object", "error_flat", "error_event", "error_then_done", "responses_failed"])
+@pytest.mark.parametrize(
+    "name", ["error_object", "error_flat", "error_event", "error_then_done", "responses_failed"]
+)
 def test_an_error_inside_a_200_is_a_failure(result: Any, name: str) -> None:
     record = result[0].records[name]
     assert (record.outcome, record.error_class, record.http_status) == ("failed", "error_in_stream", 200)
@@ -259,7 +273,9 @@ def test_an_error_as_the_first_event_is_a_failure_without_tokens(result: Any) ->
         ("whole_json", "not_a_stream", 0), ("plain_text", "not_a_stream", 0), ("empty_body", "truncated", 0),
     ],
 )  # fmt: skip
-def test_broken_answers_fail_by_their_own_class(result: Any, name: str, error_class: str, chunks: int) -> None:
+def test_broken_answers_fail_by_their_own_class(
+    result: Any, name: str, error_class: str, chunks: int
+) -> None:
     record = result[0].records[name]
     assert (record.outcome, record.error_class) == ("failed", error_class), record.error_detail
     assert record.chunk_count == chunks

@@ -57,7 +57,11 @@ def test_a_request_on_a_connection_that_the_server_gave_up_is_sent_once_more(tmp
             PlannedRequest(
                 request_id=f"r.x.{index}",
                 index=index,
-                body={"model": "m", "stream": True, "messages": [{"role": "user", "content": f"hello {index}"}]},
+                body={
+                    "model": "m",
+                    "stream": True,
+                    "messages": [{"role": "user", "content": f"hello {index}"}],
+                },
             )
             for index in range(8)
         ]

@@ -22,6 +22,8 @@ final as (
         rows_measured.concurrency,
         rows_measured.users,
         rows_measured.context_tokens,
+        rows_measured.asked_prompt_tokens,
+        rows_measured.asked_output_tokens,
         -- the verified step always gives one token of its own
         1 + sum(counters.accepted_tokens) / nullif(sum(counters.drafts), 0)
             as acceptance_length_tokens,

@@ -22,7 +22,33 @@ paired as (
         changed.concurrency,
         changed.users,
         changed.context_tokens,
+        changed.asked_prompt_tokens,
+        changed.asked_output_tokens,
         changed.metric,
+        (
+            base.asked_prompt_tokens
+            is not distinct from changed.asked_prompt_tokens
+            and base.asked_output_tokens
+            is not distinct from changed.asked_output_tokens
+        ) as is_same_size,
+        -- one pair in one kind of cell, whatever the metric
+        md5(
+            concat_ws(
+                '|',
+                pairs.axis,
+                pairs.base_id,
+                pairs.changed_id,
+                changed.workload,
+                changed.variant,
+                changed.concurrency,
+                coalesce(changed.users, -1),
+                coalesce(changed.context_tokens, -1),
+                coalesce(base.asked_prompt_tokens, -1),
+                coalesce(base.asked_output_tokens, -1),
+                coalesce(changed.asked_prompt_tokens, -1),
+                coalesce(changed.asked_output_tokens, -1)
+            )
+        ) as pair_key,
         base.starts as base_starts,
         changed.starts as changed_starts,
         base.repeats as base_repeats,
@@ -55,15 +81,7 @@ paired as (
         case
             when not pairs.is_same_client then 'measured by another client'
             when not pairs.is_same_hardware then 'other hardware'
-            when
-                (
-                    base.asked_prompt_tokens
-                    is distinct from changed.asked_prompt_tokens
-                )
-                or (
-                    base.asked_output_tokens
-                    is distinct from changed.asked_output_tokens
-                )
+            when not is_same_size
                 then 'other prompt or output sizes'
         end as not_comparable_why,
         case
@@ -83,6 +101,15 @@ paired as (
             and (
                 base.context_tokens is not distinct from changed.context_tokens
             )
+    -- sizes are crossed only where no pair of equal sizes exists
+    qualify
+        is_same_size
+        or not bool_or(is_same_size) over (
+            partition by
+                pairs.axis, pairs.base_id, pairs.changed_id, changed.metric,
+                changed.workload, changed.variant, changed.concurrency,
+                changed.users, changed.context_tokens
+        )
 ),
 
 -- no difference and no ratio of what is not comparable: null, with the reason

@@ -1,8 +1,14 @@
 -- grain: one row per run_id, cell_id and grader
 with
 
+-- a grade that landed twice counts once
 grades as (
     select * from {{ ref('stg_grades') }}
+    qualify
+        row_number() over (
+            partition by run_id, cell_id, request_id, grader
+            order by file asc, line asc
+        ) = 1
 ),
 
 counted as (

@@ -53,7 +53,10 @@ signed as (
         case axes.axis
             when 'speculation'
                 then coalesce(
-                    configurations.settings['speculation.draft_tokens']::bigint,
+                    try_cast(
+                        configurations.settings['speculation.draft_tokens']
+                        as bigint
+                    ),
                     0
                 )
             when 'layout' then configurations.gpus

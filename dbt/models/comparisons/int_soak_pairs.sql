@@ -11,7 +11,10 @@ soaks as (
         configurations.client,
         configurations.started_at,
         coalesce(
-            configurations.settings['speculation.draft_tokens']::bigint, 0
+            try_cast(
+                configurations.settings['speculation.draft_tokens'] as bigint
+            ),
+            0
         ) as draft_tokens,
     from {{ ref('int_soaks') }} as soaks
     inner join {{ ref('int_configurations') }} as configurations

@@ -25,11 +25,20 @@ minutes as (
         variant,
         concurrency,
         count(*) as minutes,
-        -- change over an hour as a share of the mean, by least squares
-        60 * regr_slope(output_tokens_per_s, soak_minute)
-        / nullif(avg(output_tokens_per_s), 0) as output_drift_share_per_hour,
-        60 * regr_slope(ttft_ms_p50, soak_minute)
-        / nullif(avg(ttft_ms_p50), 0) as ttft_drift_share_per_hour,
+        -- change over an hour as a share of the mean, by least squares; of
+        -- fewer than two points the slope would be NaN
+        case
+            when count(output_tokens_per_s) >= 2
+                then
+                    60 * regr_slope(output_tokens_per_s, soak_minute)
+                    / nullif(avg(output_tokens_per_s), 0)
+        end as output_drift_share_per_hour,
+        case
+            when count(ttft_ms_p50) >= 2
+                then
+                    60 * regr_slope(ttft_ms_p50, soak_minute)
+                    / nullif(avg(ttft_ms_p50), 0)
+        end as ttft_drift_share_per_hour,
         max(failed) as worst_minute_failed,
     from {{ ref('int_soak_minutes') }}
     group by run_id, variant, concurrency
@@ -40,8 +49,14 @@ memory as (
         cells.run_id,
         cells.variant,
         cells.concurrency,
-        regr_slope(counters.server_rss_mb, counters.at_ns / 3.6e12)
-            as server_memory_drift_mb_per_hour,
+        case
+            when
+                count(distinct counters.at_ns) filter (
+                    where counters.server_rss_mb is not null
+                ) >= 2
+                then
+                    regr_slope(counters.server_rss_mb, counters.at_ns / 3.6e12)
+        end as server_memory_drift_mb_per_hour,
     from {{ ref('stg_counters') }} as counters
     inner join {{ ref('stg_cells') }} as cells
         on

@@ -36,11 +36,12 @@ final as (
             else 'unknown'
         end as kind,
         bring_ups.ready_s,
-        (bring_ups.phases_s ->> 'process')::double as process_s,
-        (bring_ups.phases_s ->> 'weights')::double as weights_s,
-        (bring_ups.phases_s ->> 'compile')::double as compile_s,
-        (bring_ups.phases_s ->> 'graph_capture')::double as graph_capture_s,
-        (bring_ups.phases_s ->> 'kv')::double as kv_s,
+        try_cast(bring_ups.phases_s ->> 'process' as double) as process_s,
+        try_cast(bring_ups.phases_s ->> 'weights' as double) as weights_s,
+        try_cast(bring_ups.phases_s ->> 'compile' as double) as compile_s,
+        try_cast(bring_ups.phases_s ->> 'graph_capture' as double)
+            as graph_capture_s,
+        try_cast(bring_ups.phases_s ->> 'kv' as double) as kv_s,
         first_requests.ttft_ms as first_request_ttft_ms,
         bring_ups.file as raw_file,
         bring_ups.line as raw_line,

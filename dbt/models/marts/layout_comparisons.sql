@@ -9,13 +9,7 @@ metrics as (
 
 final as (
     select
-        md5(
-            concat_ws(
-                '|', axis, base_id, changed_id, workload, variant,
-                concurrency, coalesce(users::varchar, ''),
-                coalesce(context_tokens::varchar, ''), metric
-            )
-        ) as comparison_id,
+        pair_key || '/' || metric as comparison_id,
         axis,
         source,
         campaign,
@@ -32,6 +26,8 @@ final as (
         concurrency,
         users,
         context_tokens,
+        asked_prompt_tokens,
+        asked_output_tokens,
         metric,
         base_figure,
         changed_figure,

@@ -21,8 +21,8 @@ nodes as (
 islands as (
     select
         *,
-        unnest((facts -> 'islands')::bigint[][]) as island_gpu_ids,
-        unnest(range(json_array_length(facts -> 'islands')::bigint))
+        unnest(try_cast(facts -> 'islands' as bigint[][])) as island_gpu_ids,
+        generate_subscripts(try_cast(facts -> 'islands' as bigint[][]), 1) - 1
             as island,
     from nodes
 ),
@@ -50,13 +50,13 @@ final as (
         island,
         island_gpu_ids as gpu_ids,
         len(island_gpu_ids) as gpu_count,
-        (facts ->> 'gpus')::bigint as node_gpus,
+        try_cast(facts ->> 'gpus' as bigint) as node_gpus,
         json_array_length(facts -> 'islands')::bigint as node_islands,
         facts ->> 'island_link' as island_link,
         facts ->> 'between' as link_between_islands,
         facts ->> '$.gpu_names[0]' as gpu_name,
         facts ->> 'iommu' as iommu_mode,
-        (facts -> 'warnings')::varchar[] as warnings,
+        try_cast(facts -> 'warnings' as varchar[]) as warnings,
         'measured' as standing,
         read_at,
         file as raw_file,

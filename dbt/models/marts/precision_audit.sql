@@ -8,10 +8,12 @@ runs as (
         model_facts ->> 'precision_label' as precision_label,
         model_facts ->> 'precision_true' as precision_true,
         model_facts ->> 'precision_source' as precision_source,
-        (model_facts ->> 'is_precision_label_true')::boolean as is_label_true,
-        (model_facts ->> 'params_total')::bigint as params,
-        (model_facts ->> 'weight_bytes')::bigint as weight_bytes,
-        (model_facts ->> 'bytes_per_param')::double as bytes_per_param,
+        try_cast(model_facts ->> 'is_precision_label_true' as boolean)
+            as is_label_true,
+        try_cast(model_facts ->> 'params_total' as bigint) as params,
+        try_cast(model_facts ->> 'weight_bytes' as bigint) as weight_bytes,
+        try_cast(model_facts ->> 'bytes_per_param' as double)
+            as bytes_per_param,
         model_facts ->> 'compute_precision' as compute_precision,
         (model_facts -> 'storage_dtypes')::varchar as storage_dtypes,
         model_facts ->> 'revision' as revision,
@@ -27,7 +29,8 @@ final as (
                 coalesce(precision_label, ''), coalesce(precision_source, ''),
                 coalesce(compute_precision, ''), coalesce(storage_dtypes, ''),
                 coalesce(params, -1), coalesce(weight_bytes, -1),
-                coalesce(bytes_per_param, -1), coalesce(is_label_true::varchar, '')
+                coalesce(bytes_per_param, -1),
+                coalesce(is_label_true::varchar, '')
             )
         ) as audit_id,
         source,

@@ -1,4 +1,4 @@
--- grain: one row per run_id and probe_id
+-- grain: one row per raw line of a probe (raw_file, raw_line)
 with
 
 probes as (
@@ -11,7 +11,6 @@ runs as (
 
 final as (
     select
-        probes.run_id || '/' || probes.probe_id as probe_key,
         runs.source,
         probes.campaign,
         probes.run_id,

@@ -10,8 +10,14 @@ rows_measured as (
     where workload = 'conversation_ramp'
 ),
 
+-- a grade that landed twice counts once
 grades as (
     select * from {{ ref('stg_grades') }}
+    qualify
+        row_number() over (
+            partition by run_id, request_id
+            order by file asc, line asc
+        ) = 1
 ),
 
 final as (

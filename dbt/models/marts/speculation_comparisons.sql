@@ -23,14 +23,7 @@ output as (
 
 measured as (
     select
-        md5(
-            concat_ws(
-                '|', decode.base_id, decode.changed_id, decode.workload,
-                decode.variant, decode.concurrency,
-                coalesce(decode.users::varchar, ''),
-                coalesce(decode.context_tokens::varchar, '')
-            )
-        ) as comparison_id,
+        decode.pair_key as comparison_id,
         decode.source,
         decode.campaign,
         decode.model,
@@ -42,6 +35,8 @@ measured as (
         decode.concurrency,
         decode.users,
         decode.context_tokens,
+        decode.asked_prompt_tokens,
+        decode.asked_output_tokens,
         decode.base_figure as base_decode_tokens_per_s,
         decode.changed_figure as changed_decode_tokens_per_s,
         decode.difference as decode_difference_tokens_per_s,
@@ -72,18 +67,7 @@ measured as (
         decode.base_row_ids,
         decode.changed_row_ids,
     from decode
-    left join output
-        on
-            decode.base_id = output.base_id
-            and decode.changed_id = output.changed_id
-            and decode.workload = output.workload
-            and decode.variant = output.variant
-            and decode.concurrency = output.concurrency
-            and (decode.users is not distinct from output.users)
-            and (
-                decode.context_tokens
-                is not distinct from output.context_tokens
-            )
+    left join output on decode.pair_key = output.pair_key
     left join acceptance
         on
             decode.changed_id = acceptance.configuration_id
@@ -94,6 +78,14 @@ measured as (
             and (
                 decode.context_tokens
                 is not distinct from acceptance.context_tokens
+            )
+            and (
+                decode.asked_prompt_tokens
+                is not distinct from acceptance.asked_prompt_tokens
+            )
+            and (
+                decode.asked_output_tokens
+                is not distinct from acceptance.asked_output_tokens
             )
 ),
 
