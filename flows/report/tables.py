@@ -87,10 +87,10 @@ ROW_COLUMNS = (
     Column("context", lambda row: say_tokens(row.get("context_tokens")), rank=4, is_number=True),
     Column("rep", plain("repeat"), rank=8, is_number=True),
     Column("ok", lambda row: _ok_of_planned(row), rank=6, is_number=True),
-    Column("tokens/s", measured("output_tokens_per_s"), is_number=True),
-    Column("TTFT mean", measured("ttft_ms_mean"), rank=2, is_number=True),
-    Column("p50", measured("ttft_ms_p50"), rank=5, is_number=True),
-    Column("TPOT ms", measured("tpot_ms_p50"), rank=5, is_number=True),
+    Column("output\ntokens/s", measured("output_tokens_per_s"), is_number=True),
+    Column("TTFT mean\nms", measured("ttft_ms_mean"), rank=2, is_number=True),
+    Column("p50\nms", measured("ttft_ms_p50"), rank=5, is_number=True),
+    Column("TPOT\nms", measured("tpot_ms_p50"), rank=5, is_number=True),
     Column("recall", lambda row: say_share(row.get("needles_found"), row.get("needles_asked")), rank=5),
     Column("strict", lambda row: standing_text(row.get("standing_strict")), rank=7),
     Column(
@@ -116,7 +116,7 @@ RUN_COLUMNS = (
     Column("model", plain("model"), rank=5),
     Column("failure", lambda row: Text(row.get("failure_class") or "", style="red"), rank=1),
     Column("rescues", plain("rescues"), rank=6),
-    Column("ready s", plain("ready_s"), rank=5, is_number=True),
+    Column("ready\ns", plain("ready_s"), rank=5, is_number=True),
     Column("run", plain("run_id"), rank=2),
     Column(
         "summary", lambda row: Text(row.get("failure_summary") or "", style="dim"), rank=3, is_free_text=True
@@ -143,7 +143,7 @@ RESCUE_COLUMNS = (
     Column("outcome", lambda row: _state_text(row)),
     Column("probes", lambda row: say_share(row.get("probes_passed"), row.get("probes_asked")), rank=3),
     Column("served", plain("requests_ok"), rank=6, is_number=True),
-    Column("best tokens/s", plain("best_output_tokens_per_s"), rank=3, is_number=True),
+    Column("best\ntokens/s", plain("best_output_tokens_per_s"), rank=3, is_number=True),
     Column("also differed", plain("confounders"), rank=1, is_free_text=True),
 )
 
@@ -152,11 +152,11 @@ COST_COLUMNS = (
     Column("recipe", plain("recipe")),
     Column("workload", lambda row: _workload(row), rank=1),
     Column("c", plain("concurrency"), is_number=True),
-    Column("input", measured("input_cost_usd_per_mtok"), rank=2, is_number=True),
-    Column("output", measured("output_cost_usd_per_mtok"), is_number=True),
-    Column("in with load", measured("input_cost_with_load_usd_per_mtok"), rank=4, is_number=True),
-    Column("out with load", measured("output_cost_with_load_usd_per_mtok"), rank=3, is_number=True),
-    Column("price/h", plain("price_usd_per_gpu_hour"), rank=5, is_number=True),
+    Column("input\nUSD/M", measured("input_cost_usd_per_mtok"), rank=2, is_number=True),
+    Column("output\nUSD/M", measured("output_cost_usd_per_mtok"), is_number=True),
+    Column("input\nwith load", measured("input_cost_with_load_usd_per_mtok"), rank=4, is_number=True),
+    Column("output\nwith load", measured("output_cost_with_load_usd_per_mtok"), rank=3, is_number=True),
+    Column("price\nUSD/h", plain("price_usd_per_gpu_hour"), rank=5, is_number=True),
 )
 
 
@@ -255,7 +255,7 @@ def fit_table(
     if not left_out:
         return table
     ordered = [
-        column.heading.replace("\n", ", ") for column in sorted(left_out, key=lambda column: column.rank)
+        column.heading.replace("\n", " ") for column in sorted(left_out, key=lambda column: column.rank)
     ]
     names = "; ".join(ordered[:_MOST_NAMED]) + (
         f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
