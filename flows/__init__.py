@@ -1,8 +1,15 @@
 """Runs campaigns against LLM servers and writes raw evidence."""
 
-from importlib.metadata import PackageNotFoundError, version
+from __future__ import annotations
 
-try:
-    __version__ = version("weighbridge")
-except PackageNotFoundError:  # a source tree without an install
-    __version__ = "0.1.0"
+
+def __getattr__(name: str) -> str:
+    """`__version__`, read when asked for: the load process starts in this package for every window."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("weighbridge")
+    except PackageNotFoundError:  # a source tree without an install
+        return "0.1.0"

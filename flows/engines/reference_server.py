@@ -137,9 +137,11 @@ class Stream:
         "waiting",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, number: int | None, scenario: Scenario, kind: str) -> None:
+    def __init__(
+        self, connection: Connection, number: int | None, scenario: Scenario, kind: str, received_ns: int
+    ) -> None:
         self.connection, self.number, self.scenario, self.kind = connection, number, scenario, kind
-        self.received_ns = self.due_ns = now_ns()
+        self.received_ns = self.due_ns = received_ns
         self.first_ns: int | None = None
         self.token_ns: list[int] = []
         self.out_tokens = 0
@@ -198,7 +200,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         method = self.parser.get_method().decode()
         self.keep_alive = self.parser.should_keep_alive()
-        self.queue.append((method, self.path, self.headers, b"".join(self.body), now_ns()))
+        self.queue.append((method, self.path, self.headers, b"".join(self.body), self.at_ns))
         self.next_request()
 
     def next_request(self) -> None:
@@ -304,7 +306,7 @@ class ReferenceServer:
                 connection.respond(401, _error_body("Unauthorized", "invalid_api_key", 401))
                 return
         if kind is not None and method == "POST":
-            self._start(connection, kind, headers, body)
+            self._start(connection, kind, headers, body, at_ns)
         elif path == "/health":
             connection.respond(503 if self.is_unavailable else 200, b"", "text/plain")
         elif path == "/v1/models":
@@ -352,7 +354,9 @@ class ReferenceServer:
             200, _encode({"count": count, "max_model_len": length, "tokens": list(range(count))})
         )
 
-    def _start(self, connection: Connection, kind: str, headers: dict[str, str], body: bytes) -> None:
+    def _start(
+        self, connection: Connection, kind: str, headers: dict[str, str], body: bytes, at_ns: int
+    ) -> None:
         try:
             decoded = msgspec.json.decode(body)
             if not isinstance(decoded, dict):
@@ -380,7 +384,7 @@ class ReferenceServer:
                 self._begin_life()
         words = asked.text.split()
         scenario = self.scenario if is_check else self._select(number or 0, asked, len(words), limit, decoded)
-        stream = Stream(connection, number, scenario, kind)
+        stream = Stream(connection, number, scenario, kind, at_ns)
         stream.request_id = headers.get("x-request-id", "")
         stream.prompt_tokens = len(words) + scenario.cache.template_tokens
         if stream.prompt_tokens >= scenario.start.max_model_len:
@@ -407,7 +411,7 @@ class ReferenceServer:
             stream.steps = self._make(stream, asked, words, limit, decoded)
             return
         stream.steps = self._make(stream, asked, words, limit, decoded)
-        self._run(stream)
+        self._run(stream, at_ns)
 
     def _select(
         self, number: int, asked: Asked, prompt_tokens: int, limit: int | None, body: dict[str, Any]
@@ -522,9 +526,10 @@ class ReferenceServer:
             gap = max(0.0, gap + _jitter(timing.itl_jitter_ms, draw))
         return round(gap * MS)
 
-    def _run(self, stream: Stream) -> None:
+    def _run(self, stream: Stream, begun_ns: int) -> None:
+        """Give a request its slot; its first wait counts from begun_ns."""
         self.running.add(stream)
-        stream.due_ns = now_ns()
+        stream.due_ns = begun_ns
         self._advance(stream)
 
     def _advance(self, stream: Stream) -> None:
@@ -641,7 +646,7 @@ class ReferenceServer:
             slots = self.slots_waiting[0].scenario.timing.slots
             if slots is not None and len(self.running) >= slots:
                 break
-            self._run(self.slots_waiting.popleft())
+            self._run(self.slots_waiting.popleft(), at)
         if not connection.is_gone and reason not in ("abort", "error"):
             if connection.keep_alive:
                 self.loop.call_soon(connection.next_request)

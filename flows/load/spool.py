@@ -28,8 +28,8 @@ from contracts.records import ErrorClass, Outcome
 MAGIC = b"WBF1"
 _PREFIX = struct.Struct("<4sIIQ")
 _SENT = struct.Struct("<qq")
-# A spool file that has grown to this is closed and can be read while the window still runs.
-ROTATE_BYTES = 64 << 20
+# A spool file that has grown to this (about a million tokens) is closed and can be read while the window still runs.
+ROTATE_BYTES = 256 << 20
 _MAX_IOV = 1000  # below the kernel's 1,024 buffers per writev
 
 

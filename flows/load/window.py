@@ -135,7 +135,7 @@ class _Crew:
             raise
 
     def _start(self, process: int, processes: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "flows.load.worker", str(self.folder), str(process), str(processes)]
+        command = [sys.executable, "-m", "flows.load.process", str(self.folder), str(process), str(processes)]
         with (self.folder / f"process-{process}.log").open("wb") as log:
             return subprocess.Popen(
                 command,
