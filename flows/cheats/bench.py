@@ -31,6 +31,8 @@ from flows.workloads.base import CellPlan, TokenCounter
 
 CAMPAIGN = "cheats"
 STAND_IN = "needle-2.8m"
+CLEAN_LANES = 2
+CELLS_PER_RUN = 40
 # The bench prices a CPU hour of the machine that it runs on; what it costs does not decide any screen but its own.
 PRICE = Price(usd_per_gpu_hour=0.08, key="cheat-bench-cpu", source="stated for the bench, not a market price",
               as_of=datetime.date(2026, 10, 1))  # fmt: skip
@@ -46,7 +48,6 @@ class Measured:
     scenario: Scenario
     cell_id: str
     run: RunFolder | None
-    needle_cell_id: str | None = None
     note: str = ""
 
     @property
@@ -59,58 +60,77 @@ def run_bench(
 ) -> list[Outcome]:
     """Measure every scenario under `folder`, build one warehouse over all of it, and read the verdicts.
 
-    Faults run `fault_workers` at a time; clean runs one at a time, because their client must not be disturbed.
+    Faults run `fault_workers` at a time. Clean cells run in CLEAN_LANES lanes: while one lane's window is open the
+    other may start its next, so that at most one process computes beside an open window on two cores. Scenarios that
+    disturb a process run alone.
     """
     node_facts = runs.read_node()
     raw = folder / "raw"
-    measured: list[Measured] = []
     groups = group(scenarios)
-    clean = [members for members in groups if members[0].kind == "clean"]
-    faults = [members for members in groups if members[0].kind == "fault" and not members[0].disturb]
-    disturbed = [members for members in groups if members[0].disturb]
 
-    def run_one(members: list[Scenario]) -> list[Measured]:
-        notice(f"{members[0].id}" + (f" and {len(members) - 1} more" if len(members) > 1 else ""))
+    def run_one(members: list[Item]) -> list[Measured]:
+        notice(f"{members[0].cell_id}" + (f" and {len(members) - 1} more" if len(members) > 1 else ""))
         return run_group(members, folder / "measured", raw, node_facts, notice)
 
-    with ThreadPoolExecutor(max_workers=fault_workers) as pool:
-        for found in pool.map(run_one, faults):
-            measured += found
-    for members in [*disturbed, *clean]:
-        measured += run_one(members)
+    measured: list[Measured] = []
+    for wanted, workers in (("faults", fault_workers), ("disturbed", 1), ("clean", CLEAN_LANES)):
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            for found in pool.map(run_one, [members for members in groups if _stage(members) == wanted]):
+                measured += found
     notice("building the warehouse")
     return judge(measured, raw, folder / "warehouse")
 
 
-def group(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
-    """Scenarios that may share a server: same server, claims and probes, and no edit of the whole run's records."""
-    groups: dict[str, list[Scenario]] = {}
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """One judged cell of a scenario; place tells repeats of a clean one apart."""
+
+    scenario: Scenario
+    place: int = 0
+
+    @property
+    def cell_id(self) -> str:
+        return planning.judged_cell_id(self.scenario, self.place)
+
+
+def group(scenarios: Sequence[Scenario]) -> list[list[Item]]:
+    """Cells that may share a server: same server, claims and probes, and no edit of the whole run's records.
+
+    At most CELLS_PER_RUN of them, so that the lanes end together.
+    """
+    groups: dict[str, list[Item]] = {}
     for scenario in scenarios:
         alone = scenario.disturb or any(edit.is_run_wide for edit in scenario.edit)
-        key = json.dumps(
-            [
-                scenario.kind,
-                scenario.server,
-                scenario.recipe,
-                scenario.price,
-                scenario.probes_before,
-                scenario.probes_after,
-                scenario.has_needle,
-                scenario.needle_context_tokens,
-                scenario.id if alone else "",
-            ],
-            sort_keys=True,
-            default=str,
-        )
-        groups.setdefault(key, []).append(scenario)
-    return list(groups.values())
+        shared = [
+            scenario.kind,
+            scenario.server,
+            scenario.recipe,
+            scenario.price,
+            scenario.probes_before,
+            scenario.probes_after,
+            scenario.has_needle,
+            scenario.needle_context_tokens,
+            scenario.id if alone else "",
+        ]
+        key = json.dumps(shared, sort_keys=True, default=str)
+        groups.setdefault(key, []).extend(Item(scenario, place) for place in range(scenario.times))
+    return [
+        items[start : start + CELLS_PER_RUN]
+        for items in groups.values()
+        for start in range(0, len(items), CELLS_PER_RUN)
+    ]
+
+
+def _stage(members: list[Item]) -> str:
+    head = members[0].scenario
+    return "disturbed" if head.disturb else "clean" if head.kind == "clean" else "faults"
 
 
 def run_group(
-    members: list[Scenario], measured_root: Path, raw: Path, node_facts: dict[str, Any], notice: Notice
+    members: list[Item], measured_root: Path, raw: Path, node_facts: dict[str, Any], notice: Notice
 ) -> list[Measured]:
-    """One server, every window of its scenarios, and the run resealed into raw with what the scenarios edit."""
-    head = members[0]
+    """One server, every window of its cells, and the run resealed into raw with what the scenarios edit."""
+    head = members[0].scenario
     recipe = _recipe(head)
     execution = Execution(
         campaign=_campaign(head),
@@ -123,34 +143,29 @@ def run_group(
     run = runs.RecipeRun(execution, recipe)
     run.start()
     if not run.bring_up():
-        why = str(run.failure)
-        return [Measured(scenario, scenario.id, None, note=why) for scenario in members]
+        return [Measured(item.scenario, item.cell_id, None, note=str(run.failure)) for item in members]
     assert run.context is not None
     run.context = dataclasses.replace(run.context, tokens=WORDS)
-    plans: list[tuple[Scenario, str]] = []
     needle = None
     try:
         run.run_probes("before")
         if head.has_needle:
             needle = _needle_plan(members, run)
             run.run_cell(needle, fresh_document.Plan().grade)
-        for scenario in members:
-            for place in range(scenario.times):
-                assert run.context is not None
-                for cell in planning.plan_cells(scenario, run.context, place):
-                    with disturbing(scenario.disturb, run.served):
-                        run.run_cell(cell, None)
-                plans.append((scenario, planning.judged_cell_id(scenario, place)))
+        for item in members:
+            for cell in planning.plan_cells(item.scenario, run.context, item.place):
+                with disturbing(item.scenario.disturb, run.served):
+                    run.run_cell(cell, None)
         if not run.is_engine_dead:
             run.run_probes("after")
     finally:
         run.finish()
     target = RunFolder.create(raw, CAMPAIGN, run.run.run_id)
     needle_id = needle.cell_id if needle else None
-    changes = [(_stand_in(), plans[0][1], needle_id)]
-    changes += [(edit, cell_id, needle_id) for scenario, cell_id in plans for edit in scenario.edit]
+    changes = [(_stand_in(), members[0].cell_id, needle_id)]
+    changes += [(edit, item.cell_id, needle_id) for item in members for edit in item.scenario.edit]
     edits.reseal(run.run.path, target, changes)
-    return [Measured(scenario, cell_id, target, needle_id) for scenario, cell_id in plans]
+    return [Measured(item.scenario, item.cell_id, target) for item in members]
 
 
 def judge(measured: list[Measured], raw: Path, warehouse: Path) -> list[Outcome]:
@@ -228,9 +243,9 @@ def _stand_in() -> edits.Edit:
     return edits.Edit(record="run_start", set={"model_facts": _model_facts()})
 
 
-def _needle_plan(members: list[Scenario], run: runs.RecipeRun) -> CellPlan:
+def _needle_plan(members: list[Item], run: runs.RecipeRun) -> CellPlan:
     """A needle cell at the longest context that the group's rows have, so that their needle gate can be read."""
     assert run.context is not None
-    longest = max(scenario.needle_tokens for scenario in members)
+    longest = max(item.scenario.needle_tokens for item in members)
     parameters = fresh_document.Parameters(context_tokens=[longest])
     return fresh_document.Plan().cells(parameters, run.context)[0]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from contracts.errors import BadInput
 from flows.campaign_file import Document
 from flows.cheats.edits import Edit
 from flows.cheats.matrix import FAMILIES
+from flows.engines.reference_scenario import build_scenario
 from flows.recipe import Strict
 
 
@@ -118,6 +120,31 @@ class Scenario(Strict):
     has_needle: bool = True
     needle_context_tokens: int | None = Field(default=None, ge=100)
 
+    @field_validator("family")
+    @classmethod
+    def _is_known(cls, family: str) -> str:
+        if family not in FAMILIES:
+            near = difflib.get_close_matches(family, FAMILIES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FAMILIES)}"
+            raise ValueError(f"no family is called {family!r}; {hint}")
+        return family
+
+    @field_validator("expect")
+    @classmethod
+    def _are_screens(cls, expect: list[str]) -> list[str]:
+        for expected in expect:
+            _check_expected(expected)
+        return expect
+
+    @field_validator("server")
+    @classmethod
+    def _is_served(cls, server: dict[str, Any]) -> dict[str, Any]:
+        try:
+            build_scenario(server)
+        except BadInput as error:
+            raise ValueError(f"{error.what}; {error.next_step}") from None
+        return server
+
     @property
     def needle_tokens(self) -> int:
         """The context at which needles are planted: at least what the row's prompts have."""
@@ -128,16 +155,10 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Scenario:
-        if self.family not in FAMILIES:
-            near = difflib.get_close_matches(self.family, FAMILIES, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(FAMILIES)}"
-            raise ValueError(f"no family is called {self.family!r}; {hint}")
         if (self.kind == "fault") != bool(self.expect):
             raise ValueError("a fault names the screens that must catch it (expect), a clean run names none")
         if self.kind == "fault" and self.times != 1:
             raise ValueError("times is for clean runs; a fault is measured once")
-        for expected in self.expect:
-            _check_expected(expected)
         return self
 
 
@@ -177,14 +198,28 @@ def _read(path: Path) -> list[tuple[Scenario, str]]:
     document = Document(path, text, kind="scenario")
     data = document.data
     if "scenarios" not in data:
-        return [(document.validate(Scenario, data, ()), document.at(()))]
+        return [(_validate(document, data, ()), document.at(()))]
     head = document.validate(_Head, data, ())
     found = []
     for place, entry in enumerate(head.scenarios):
         where = ("scenarios", place)
         merged = _merge(head.defaults, entry)
-        found.append((document.validate(Scenario, merged, where), document.at(where)))
+        found.append((_validate(document, merged, where), document.at(where)))
     return found
+
+
+def _validate(document: Document, data: dict[str, Any], where: tuple[Any, ...]) -> Scenario:
+    try:
+        scenario: Scenario = document.validate(Scenario, data, where)
+    except BadInput as error:
+        # The server's own keys are checked by the server's own reader, which names the place in words.
+        found = re.search(r"unknown field `([^`]+)` - at `\$\.?([^`]*)`|at `\$\.()([^`]+)`", error.what)
+        if found:
+            key, place = found[1] or found[3], found[2] or found[4] or ""
+            path = [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", place) if part]
+            error.evidence = document.at((*where, "server", *path, *([key] if key else [])))
+        raise
+    return scenario
 
 
 class _Head(Strict):
