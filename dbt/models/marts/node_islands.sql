@@ -62,6 +62,8 @@ final as (
         file as raw_file,
         line as raw_line,
     from islands
+    -- what cannot be read as device ids is no island
+    where island_gpu_ids is not null
     union all by name
     select
         'published' as source,
