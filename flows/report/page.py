@@ -23,10 +23,13 @@ from flows.report.words import (
     STANDING_MEANS,
     STANDINGS,
     VERDICT_MARK,
+    label_of,
     say,
     say_count,
+    say_number,
     say_share,
     say_tokens,
+    unit_of,
 )
 
 # The figures of the rows table; one that no row has is left out.
@@ -65,6 +68,7 @@ def gather(marts: Marts) -> dict[str, Any]:
     runs = marts.rows("runs", order=("campaign", "started_at", "run_id"))
     screens = [name for name in SCREENS if name in marts.columns("measured_rows")]
     figures = [name for name in FIGURES if any(row.get(name) is not None for row in rows)]
+    results = _open_screens(marts)
     made, not_run = make_sections(marts)
     policies, required = summary.policies(rows, runs), summary.required_screens()
     written_at = datetime.fromtimestamp(marts.database.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -87,7 +91,12 @@ def gather(marts: Marts) -> dict[str, Any]:
         "has_strict": any(row.get("standing_strict") for row in rows),
         "policies": policies,
         "figures": [QUANTITIES[name] for name in figures],
-        "rows": [_row_view(row, screens, figures, marts.columns("measured_rows")) for row in rows],
+        "rows": [
+            _row_view(
+                row, screens, figures, marts.columns("measured_rows"), results.get(row.get("row_id"), [])
+            )
+            for row in rows
+        ],
         "filters": {key: _values(rows, key) for key in ("campaign", "model", "recipe", "workload")},
         "screens": [{"name": name, "means": SCREENS[name]} for name in screens],
         "screen_tallies": [_screen_tally(rows, name) for name in screens],
@@ -128,7 +137,9 @@ def make_sections(marts: Marts) -> tuple[list[Section], list[tuple[str, str]]]:
     return made, not_run
 
 
-def _row_view(row: Row, screens: list[str], figures: list[str], types: dict[str, str]) -> dict[str, Any]:
+def _row_view(
+    row: Row, screens: list[str], figures: list[str], types: dict[str, str], results: list[Row]
+) -> dict[str, Any]:
     """A row as the rows table shows it: main cells, the sixteen verdicts, and everything else for its detail."""
     standing = row.get("standing") or "unknown"
     undecided = [name for name in screens if row.get(name) == "unknown"]
@@ -136,13 +147,9 @@ def _row_view(row: Row, screens: list[str], figures: list[str], types: dict[str,
     shown_elsewhere = {*screens, *figures, "row_id", "standing", "standing_reason", "recipe", "workload", "variant",
                        "concurrency", "context_tokens", "repeat", "campaign", "model"}  # fmt: skip
     more = [
-        (
-            QUANTITIES[name].label if name in QUANTITIES else name.replace("_", " "),
-            say(name, row[name]),
-            QUANTITIES[name].unit if name in QUANTITIES else "",
-        )
+        (label_of(name), say(name, row[name]), unit_of(name).replace("UTC", ""))
         for name in types
-        if name in row and name not in shown_elsewhere and row[name] is not None
+        if name not in shown_elsewhere and row.get(name) is not None
     ]
     return {
         "row_id": row.get("row_id") or "",
@@ -168,7 +175,44 @@ def _row_view(row: Row, screens: list[str], figures: list[str], types: dict[str,
         "failed": failed,
         "undecided": undecided,
         "more": more,
+        "open": [
+            {
+                "screen": each["screen"],
+                "verdict": each["verdict"],
+                "part": each["part"],
+                "measured": _say_measured(each),
+                "required": each["required"] or "",
+                "reason": each["reason"] or "",
+            }
+            for each in results
+        ],
     }
+
+
+def _say_measured(result: Row) -> str:
+    value = result["measured"]
+    if value is None:
+        return "nothing"
+    number = say_number(int(value) if float(value).is_integer() else value)
+    return f"{number} {result['unit'] or ''}".strip()
+
+
+def _open_screens(marts: Marts) -> dict[Any, list[Row]]:
+    """row_id -> its screens that failed or could not be decided, with the part that decided it."""
+    order = {name: at for at, name in enumerate(SCREENS)}
+    found: dict[Any, list[Row]] = {}
+    for row in marts.query(
+        """
+        select row_id, screen, verdict, part, measured, required, unit, reason
+        from intermediate.int_screen_results
+        where verdict in ('fail', 'unknown')
+        """,
+        or_none=True,
+    ):
+        found.setdefault(row["row_id"], []).append(row)
+    for rows in found.values():
+        rows.sort(key=lambda row: (row["verdict"] != "fail", order.get(row["screen"], len(order))))
+    return found
 
 
 def _values(rows: list[Row], key: str) -> list[str]:

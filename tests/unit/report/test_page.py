@@ -262,3 +262,22 @@ def test_a_reproduced_failure_is_one_card(tmp_path: Path) -> None:
     html = write_report(database, tmp_path / "r.html").read_text()
     assert html.count('<span class="class">host_oom</span>') == 1
     assert "tried again, it failed 1 of 1 times" in html
+
+
+def test_a_rows_detail_gives_measured_against_required(tmp_path: Path) -> None:
+    import duckdb
+
+    database = make_warehouse(tmp_path / "open.duckdb")
+    held = next(row["row_id"] for row in ROWS if row["standing"] == "held")
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("create schema intermediate")
+        connection.execute(
+            "create table intermediate.int_screen_results as select ? as row_id, 'cache_screen' as screen,"
+            " 'fail' as verdict, 'prefill' as part, 81000.0::double as measured, '<= 60000' as required,"
+            " 'tokens/s' as unit, 'fastest request' as reason",
+            [held],
+        )
+    html = write_report(database, tmp_path / "r.html").read_text()
+    assert "81,000 tokens/s" in html
+    assert "&lt;= 60000" in html
+    assert "fastest request" in html
