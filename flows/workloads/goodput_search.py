@@ -21,8 +21,8 @@ from flows.workloads.lengths import FixedLength, Lengths
 class Parameters(Strict):
     """ttft_ms, tpot_ms: a request's objectives, from its planned sending. attainment_pct: requests that must meet both.
 
-    requests: per cell. start_rps, max_rps: where the search begins and where it ends if nothing misses. max_cells
-    bounds the search, whatever it has found by then.
+    requests: per cell. start_rps, max_rps: where the search begins and where it ends if nothing misses; min_rps: where it
+    ends if nothing meets, an eighth of the start unless given. max_cells bounds the search, whatever it has found.
     """
 
     ttft_ms: float = Field(gt=0)
@@ -30,6 +30,7 @@ class Parameters(Strict):
     attainment_pct: float = Field(default=90.0, gt=0, le=100)
     start_rps: float = Field(default=1.0, gt=0)
     max_rps: float = Field(default=1024.0, gt=0)
+    min_rps: float | None = Field(default=None, gt=0)
     precision_pct: float = Field(default=10.0, gt=0)
     requests: int = Field(default=100, ge=10)
     max_cells: int = Field(default=12, ge=1)
@@ -116,8 +117,9 @@ def next_rate(params: Parameters, tried: list[tuple[float, bool]]) -> float | No
     slowest = min(missed)
     below = [rate for rate in met if rate < slowest]
     if not below:
-        # Nothing met yet: go down. A rate a thousand times below the start is no rate to serve at.
-        return slowest / 2 if slowest / 2 >= params.start_rps / 1024 else None
+        # Nothing met yet: go down; every halving takes twice as long to measure.
+        lowest = params.min_rps if params.min_rps is not None else params.start_rps / 8
+        return slowest / 2 if slowest / 2 >= lowest else None
     best = max(below)
     return None if slowest <= best * (1 + params.precision_pct / 100) else round((best + slowest) / 2, 6)
 

@@ -303,6 +303,8 @@ def test_the_search_doubles_then_halves_the_gap() -> None:
     assert goodput_search.next_rate(params, [(4, True), (8, False), (6, True)]) == 7
     assert goodput_search.next_rate(params, [(6, True), (6.5, False)]) is None
     assert goodput_search.next_rate(params, [(2, False)]) == 1
+    assert goodput_search.next_rate(params, [(2, False), (1, False), (0.5, False)]) == 0.25
+    assert goodput_search.next_rate(params, [(0.25, False)]) is None
     assert goodput_search.next_rate(params, [(64, True)]) is None
     # A capacity of 11.3 requests a second is found within the stated 10 %.
     tried: list[tuple[float, bool]] = []
