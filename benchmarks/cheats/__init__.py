@@ -1,0 +1,1 @@
+"""What other clients report on streams whose truth is known."""
