@@ -1,5 +1,7 @@
 -- grain: one row per axis, base and changed configuration, kind of cell and
 -- metric
+-- A table: several marts read it.
+{{ config(materialized='table') }}
 with
 
 pairs as (

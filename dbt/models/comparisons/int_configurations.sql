@@ -1,6 +1,8 @@
 -- grain: one row per run_id
 -- A configuration is everything that a repeat keeps: runs that share it are
 -- repeats of each other, each with a server start of its own.
+-- A table: most marts read it, and settings are parsed once.
+{{ config(materialized='table') }}
 with
 
 run_starts as (
