@@ -127,6 +127,8 @@ def exactness(report: Report, rounds: int, folder: Path) -> None:
         values = {
             "TTFT error p50": _median([timing.ttft_p50_ms for timing in found]),
             "TTFT error p99": _median([timing.ttft_p99_ms for timing in found]),
+            "in the server's socket p50": _median([timing.unread_p50_ms for timing in found]),
+            "p99": _median([timing.unread_p99_ms for timing in found]),
             "ITL error p50": _median([timing.itl_p50_ms for timing in found]),
             "ITL error p99": _median([timing.itl_p99_ms for timing in found]),
         }

@@ -18,10 +18,17 @@ from contracts.records import Request
 
 @dataclass
 class Timing:
-    """Errors against the server's own instants, in ms. ttft: planned send to first token against received to written."""
+    """Errors against the server's own instants, in ms.
+
+    ttft: what the client adds between the planned send and its first token beside the time that the request and its
+    answer were with the server: its delay in sending and its delay in reading. unread: how long requests lay in the
+    server's socket, which is the server's.
+    """
 
     ttft_p50_ms: float
     ttft_p99_ms: float
+    unread_p50_ms: float
+    unread_p99_ms: float
     itl_p50_ms: float
     itl_p99_ms: float
     wrong_counts: int
@@ -66,25 +73,29 @@ def compare(records: list[Request], truth: Path, tokens: int) -> Timing:
     """Hold every request against what the server did for it."""
     rows = [json.loads(line) for line in truth.read_bytes().splitlines()]
     told = {row["request_id"]: row for row in rows if row["number"] is not None}
-    ttfts, gaps, wrong = [], [], 0
+    ttfts, unread, gaps, wrong = [], [], [], 0
     for record in records:
         row = told[record.request_id]
         exact = record.output_tokens == row["output_tokens"] == tokens == record.chunk_count
         wrong += not exact
         if record.first_token_ns is None or record.planned_ns is None or row["first_token_ns"] is None:
             continue
+        assert record.sent_ns is not None
         mine = record.first_token_ns - record.planned_ns
-        ttfts.append((mine - (row["first_token_ns"] - row["received_ns"])) / 1e6)
+        ttfts.append((mine - (row["first_token_ns"] - record.sent_ns)) / 1e6)
+        unread.append((row["received_ns"] - record.sent_ns) / 1e6)
         written = row["token_ns"]
         theirs = [later - sooner for sooner, later in itertools.pairwise(written)]
         gaps += [abs(a - b) / 1e6 for a, b in zip(record.chunk_gap_ns[1:], theirs, strict=False)]
-    ttfts.sort()
-    gaps.sort()
+    for values in (ttfts, unread, gaps):
+        values.sort()
     first = min(row["received_ns"] for row in told.values())
     last = max(row["end_ns"] for row in told.values())
     return Timing(
         _rank(ttfts, 0.5),
         _rank(ttfts, 0.99),
+        _rank(unread, 0.5),
+        _rank(unread, 0.99),
         _rank(gaps, 0.5),
         _rank(gaps, 0.99),
         wrong,

@@ -112,7 +112,7 @@ class Asked:
             return "tool"
         if self.schema is not None:
             return "json"
-        if find_code(answers, self.text) is not None and re.search(answers.needle.question, self.last[-400:]):
+        if re.search(answers.needle.question, self.last[-400:]) and find_code(answers, self.text) is not None:
             return "needle"
         if _expression(self.last) is not None:
             return "arithmetic"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -175,28 +176,17 @@ class Writer:
 
     def _tokens(self, first: bytes, wait: int, is_paced: bool) -> Iterator[Step]:
         breaks, timing = self.scenario.breaks, self.scenario.timing
-        events = list(self._content())
-        held: list[tuple[bytes, int]] = []
+        events: Iterator[tuple[bytes, int]] = self._content()
         if timing.holds_back_tokens:
-            # Text that is kept until later comes all at once: a parser that buffers does so.
-            count = min(len(events), timing.holds_back_tokens)
-            held, events = events[:count], events[count:]
-            joined = b"".join(data for data, _ in held)
-            late = sum(self.server.gap_ns(self.stream_, self.draw) for _ in held[1:])
-            if events:
-                events[0] = (joined + events[0][0], sum(tokens for _, tokens in held) + events[0][1])
-                wait += late + self.server.gap_ns(self.stream_, self.draw)
-            else:
-                events, wait = [(joined, sum(tokens for _, tokens in held))], wait + late
+            events, wait = self._held_back(list(events), timing.holds_back_tokens, wait)
         group = max(1, self.form.events_per_write)
-        done = 0
-        for at in range(0, len(events), group):
-            batch = events[at : at + group]
+        done, is_first = 0, True
+        # Made one by one as they fall due: a request that arrives must not wait for another's whole answer.
+        while batch := list(islice(events, group)):
             tokens = sum(count for _, count in batch)
-            data = first + b"".join(part for part, _ in batch)
-            first = b""
-            if done == 0:
-                gap = wait
+            data = b"".join(part for part, _ in batch)
+            if is_first:
+                gap, data, is_first = wait, first + data, False
             else:
                 gap = sum(self.server.gap_ns(self.stream_, self.draw) for _ in batch)
             if gap <= 0:
@@ -209,9 +199,22 @@ class Writer:
                 yield from self._break()
                 if not breaks.stall_s:
                     return
-        if first or not events:
+        if is_first:
             yield wait or NOW, first, 0, GO
         yield from self._ending()
+
+    def _held_back(
+        self, events: list[tuple[bytes, int]], count: int, wait: int
+    ) -> tuple[Iterator[tuple[bytes, int]], int]:
+        """Text that is kept until later comes all at once, with the next chunk: a parser that buffers does so."""
+        held, rest = events[:count], events[count:]
+        data = b"".join(part for part, _ in held)
+        tokens = sum(carried for _, carried in held)
+        wait += sum(self.server.gap_ns(self.stream_, self.draw) for _ in held[1:])
+        if not rest:
+            return iter([(data, tokens)]), wait
+        rest[0] = (data + rest[0][0], tokens + rest[0][1])
+        return iter(rest), wait + self.server.gap_ns(self.stream_, self.draw)
 
     def _split(self, gap: int, data: bytes, tokens: int) -> Iterator[Step]:
         """The event in as many socket writes as the scenario wants, cut in the middle of a character where it says so."""
@@ -243,25 +246,15 @@ class Writer:
             yield from self._call_chunks()
             return
         tokens, form = self.scenario.tokens, self.form
-        count = max(1, tokens.per_chunk)
-        groups = []
-        at = 0
-        while at < len(self.pieces):
-            stop = min(len(self.pieces), at + count)
-            if at < tokens.reasoning < stop:
-                stop = tokens.reasoning
-            groups.append((self.pieces[at:stop], at < tokens.reasoning))
-            at = stop
         is_plain = (
             form == type(form)() and self.scenario.usage.mode in ("final", "none") and self.kind == "chat"
         )
         if is_plain and not tokens.reasoning and tokens.empty_every == 0 and tokens.chunks_per_token == 1:
-            yield from self._plain_content(groups)
+            yield from self._plain_content()
             return
-        for number, (group, is_thought) in enumerate(groups):
+        for number, (group, is_thought, is_last) in enumerate(self._groups()):
             text = "".join(group)
             self.made += len(group)
-            is_last = number == len(groups) - 1
             finish = self.reason if is_last and tokens.text_on_finish else None
             if tokens.empty_every and number % tokens.empty_every == tokens.empty_every - 1 and not is_last:
                 text = ""
@@ -274,14 +267,25 @@ class Writer:
                 text = parts[-1]
             yield comment + self.wire(self._text_event(text, is_thought, finish)), len(group)
 
-    def _plain_content(self, groups: list[tuple[list[str], bool]]) -> Iterator[tuple[bytes, int]]:
+    def _groups(self) -> Iterator[tuple[list[str], bool, bool]]:
+        """(tokens of a chunk, whether they are reasoning, whether they are the last)."""
+        pieces, thought = self.pieces, self.scenario.tokens.reasoning
+        count, at, known = max(1, self.scenario.tokens.per_chunk), 0, len(self.pieces)
+        while at < known:
+            stop = at + count
+            if at < thought < stop:
+                stop = thought
+            yield pieces[at:stop], at < thought, stop >= known
+            at = stop
+
+    def _plain_content(self) -> Iterator[tuple[bytes, int]]:
         """The common form, without building JSON for every token."""
         finish = self.reason if self.scenario.tokens.text_on_finish else None
         marker = "\u0001"
         before, _, after = self.chunk({"content": marker}).partition(_encode(marker)[1:-1])
-        for number, (group, _) in enumerate(groups):
+        for group, _, is_last in self._groups():
             self.made += len(group)
-            if finish and number == len(groups) - 1:
+            if finish and is_last:
                 yield self.wire(self.chunk({"content": "".join(group)}, finish)), len(group)
                 continue
             data = b"".join((before, _encode("".join(group))[1:-1], after))

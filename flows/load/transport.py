@@ -408,10 +408,13 @@ class Pool:
         self.all.add(connection)
         return connection
 
-    async def warm(self, count: int) -> None:
-        """Open connections until `count` idle ones wait; those that fail are tried again by their request."""
+    async def warm(self, count: int) -> int:
+        """Open connections until `count` idle ones wait; those that fail are tried again by their request.
+
+        Returns how many were opened.
+        """
         self.prune()
-        missing = count - len(self.idle)
+        missing, total = count - len(self.idle), 0
         batch = 64  # more at once would overflow a listen backlog
         while missing > 0:
             opened = await asyncio.gather(
@@ -420,8 +423,10 @@ class Pool:
             made = [connection for connection in opened if isinstance(connection, Connection)]
             self.idle.extend(connection for connection in made if not connection.is_closed)
             missing -= len(opened)
+            total += len(made)
             if not made:
-                return
+                break
+        return total
 
     def take(self) -> Connection | None:
         """An idle connection that is fit for use, or None."""
