@@ -49,15 +49,21 @@ class Peer:
     arguments: str
     results: str
     is_offline: bool = True
+    program: str | None = None  # Python that is run by the command's own interpreter, in place of the command
 
 
+# The wheel for CPUs refuses `vllm bench` without a platform; the benchmark itself needs none.
+VLLM = (
+    "import argparse; from vllm.benchmarks.serve import add_cli_args, main; parser = argparse.ArgumentParser(); "
+    "add_cli_args(parser); main(parser.parse_args())"
+)
 # The command lines of the comparison that began this table, with N = 8, C = 4, T = 20.
 PEERS = (
     Peer("vllm bench serve", "vllm",
-         "bench serve --backend openai-chat --base-url U --endpoint /v1/chat/completions --model reference "
+         "--backend openai-chat --base-url U --endpoint /v1/chat/completions --model reference "
          "--tokenizer TOK --dataset-name random --random-input-len 64 --random-output-len 20 --num-prompts 8 "
          "--max-concurrency 4 --ignore-eos --percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,99 "
-         "--save-result --save-detailed --result-dir OUT", "*.json"),
+         "--save-result --save-detailed --result-dir OUT", "*.json", program=VLLM),
     Peer("AIPerf", "aiperf",
          "profile -m reference --endpoint-type chat --streaming -u U --tokenizer TOK --concurrency 4 --request-count 8 "
          "--isl 64 --isl-stddev 0 --osl 20 --osl-stddev 0 --use-server-token-count --ui none --no-gpu-telemetry "
@@ -79,6 +85,7 @@ def main() -> int:
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds after which a client counts as hung"
     )
+    parser.add_argument("--keep", type=Path, help="keep what the clients wrote in this folder")
     parser.add_argument("--json", type=Path, help="write the cells of the table here as well")
     given = parser.parse_args()
     streams = yaml.safe_load((HERE / "streams.yaml").read_text())
@@ -89,11 +96,12 @@ def main() -> int:
             say(f"{peer.name} is not installed: skipped")
     table: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory(prefix="weighbridge-peers-") as scratch:
-        tokenizer = make_tokenizer(Path(scratch) / "tokenizer")
+        kept = given.keep or Path(scratch)
+        tokenizer = make_tokenizer(kept / "tokenizer")
         for place, stream in enumerate(streams):
             say(stream["name"])
             cells = {"truth": stream["truth"]}
-            folder = Path(scratch) / f"stream-{place}"
+            folder = kept / f"stream-{place}"
             cells["Weighbridge"] = run_own(stream, folder / "own")
             for peer, command in found.items():
                 cells[peer.name] = run_peer(
@@ -175,10 +183,13 @@ def run_peer(
             places.get(word, word).replace("target=U,", f"target={url},").replace("model=TOK", f"model={tokenizer}")
             .replace("OUT", str(out)) for word in peer.arguments.split()
         ]  # fmt: skip
+        start = (
+            [command] if peer.program is None else [str(Path(command).parent / "python"), "-c", peer.program]
+        )
         environment = {**os.environ, **(OFFLINE if peer.is_offline else {})}
         with (folder / "client.log").open("wb") as log:
             process = subprocess.Popen(
-                [command, *arguments],
+                [*start, *arguments],
                 stdout=log,
                 stderr=log,
                 env=environment,

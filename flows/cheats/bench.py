@@ -20,7 +20,7 @@ from flows.campaign_file import Campaign, Price, WorkloadEntry
 from flows.cheats import edits, planning
 from flows.cheats.disturbance import disturbing
 from flows.cheats.matrix import Outcome
-from flows.cheats.scenario import Scenario
+from flows.cheats.scenario import RECIPE, Scenario
 from flows.engines.models import find_gguf
 from flows.executions import Execution
 from flows.landing import RunFolder
@@ -105,7 +105,7 @@ def group(scenarios: Sequence[Scenario]) -> list[list[Item]]:
             scenario.kind,
             scenario.server,
             scenario.recipe,
-            scenario.price,
+            scenario.price.model_dump(),
             scenario.probes_before,
             scenario.probes_after,
             scenario.has_needle,
@@ -206,7 +206,7 @@ def _read_rows(database: Path) -> tuple[dict[str, dict[str, Any]], set[str]]:
 
 
 def _campaign(head: Scenario) -> Campaign:
-    price = Price.model_validate({**PRICE.model_dump(), **(head.price or {})})
+    price = Price.model_validate({**PRICE.model_dump(), **head.price.model_dump(exclude_none=True)})
     return Campaign(
         name=CAMPAIGN,
         policy="strict",
@@ -221,9 +221,8 @@ def _campaign(head: Scenario) -> Campaign:
 
 def _recipe(head: Scenario) -> Recipe:
     settings = {
+        **RECIPE,
         "name": f"cheat-{head.id}"[:60].rstrip("-"),
-        "engine": "reference",
-        "model": "default",
         "args": ["--set", json.dumps(head.server, sort_keys=True)],
         **head.recipe,
     }

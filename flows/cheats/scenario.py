@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from contracts.errors import BadInput
 from flows.campaign_file import Document
 from flows.cheats.edits import Edit
 from flows.cheats.matrix import FAMILIES
 from flows.engines.reference_scenario import build_scenario
-from flows.recipe import Strict
+from flows.recipe import Recipe, Strict
+
+# What the bench itself fills in of a recipe; everything else may be claimed.
+RECIPE = {"name": "cheat", "engine": "reference", "model": "default"}
+CLAIMS = sorted(
+    set(Recipe.model_fields) - {*RECIPE, "args", "url", "api_key_env", "rescues", "workloads", "launcher"}
+)
 
 
 class Prompts(Strict):
@@ -82,6 +89,15 @@ class Load(Strict):
         return self
 
 
+class PriceClaim(Strict):
+    """Parts of the campaign's price that a scenario states otherwise; what is left out is the bench's own."""
+
+    usd_per_gpu_hour: float | None = Field(default=None, gt=0)
+    key: str | None = Field(default=None, min_length=1)
+    source: str | None = Field(default=None, min_length=1)
+    as_of: datetime.date | None = None
+
+
 class Disturbance(Strict):
     """Stops a process for `pause_ms`, every `every_ms`, while the window is open.
 
@@ -111,7 +127,7 @@ class Scenario(Strict):
     times: int = Field(default=1, ge=1, le=1000)
     server: dict[str, Any] = Field(default={})
     recipe: dict[str, Any] = Field(default={})
-    price: dict[str, Any] | None = None
+    price: PriceClaim = PriceClaim()
     load: Load = Load()
     disturb: Disturbance | None = None
     edit: list[Edit] = Field(default=[])
@@ -135,6 +151,21 @@ class Scenario(Strict):
         for expected in expect:
             _check_expected(expected)
         return expect
+
+    @field_validator("recipe")
+    @classmethod
+    def _is_claimed(cls, claims: dict[str, Any]) -> dict[str, Any]:
+        for name in claims:
+            if name not in CLAIMS:
+                near = difflib.get_close_matches(name, CLAIMS, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(CLAIMS)}"
+                raise ValueError(f"a recipe of the bench has no {name!r}; {hint}")
+        try:
+            Recipe.model_validate({**RECIPE, **claims})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+        return claims
 
     @field_validator("server")
     @classmethod
