@@ -17,7 +17,8 @@ def judge_runs(
 ) -> list[dict[str, Any]]:
     """Verdicts of every row of `runs`, in the order in which they were imported.
 
-    Each: row_id, tool, standing, screens (the sixteen), figures, recomputed, differences, notes, missing.
+    Each: row_id, tool, standing, screens (the sixteen), figures (the mart's columns and the file's own headline),
+    recomputed, differences, notes, missing.
     warehouse: build that one from all of raw; None builds a temporary one over only these runs.
     """
     if warehouse is not None:
@@ -65,7 +66,7 @@ def _read(database: Path, runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
                     "row_in_file": result.row_in_file,
                     "standing": verdict["standing"],
                     "screens": {name: verdict[name] for name in SCREENS},
-                    "figures": result.headline,
+                    "figures": {**_figures(verdict), **result.headline},
                     "recomputed": result.recomputed,
                     "differences": result.differences,
                     "notes": result.notes,
@@ -73,3 +74,12 @@ def _read(database: Path, runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def _figures(row: dict[str, Any]) -> dict[str, float | int]:
+    """The numbers of a mart row, under the mart's names; absent ones are left out."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
