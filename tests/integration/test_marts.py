@@ -13,8 +13,10 @@ import duckdb
 import pytest
 from marts_evidence import known_campaign, land
 
+from contracts.errors import BadInput
 from flows.warehouse import build_warehouse
 from flows.warehouse.dbt import PROJECT
+from flows.warehouse.docs import write_docs
 
 Rows = list[dict[str, Any]]
 
@@ -359,6 +361,38 @@ def test_every_column_of_every_mart_says_what_it_means(marts: Marts) -> None:
         for c in columns
         if c["column_name"] not in described.get(c["table_name"], set())
     ] == []
+
+
+def test_every_query_of_the_page_for_analysts_runs(marts: Marts) -> None:
+    import re
+
+    page = (PROJECT.parent / "docs" / "marts.md").read_text(encoding="utf-8")
+    queries = re.findall(r"```sql\n(.*?)```", page, re.S)
+    assert len(queries) >= 12
+    for query in queries:
+        marts.rows(query)
+
+
+def test_the_docs_are_one_page_that_needs_no_network(marts: Marts, tmp_path: Path) -> None:
+    import re
+
+    page = write_docs(marts.warehouse.parent / "raw", marts.warehouse, tmp_path / "docs" / "index.html")
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=[\"']?https?:", text) == []
+    for node in (
+        "source.weighbridge.raw.request",
+        "model.weighbridge.million_token_table",
+        "exposure.weighbridge.report",
+    ):
+        assert node in text
+    # The catalog was read: column types come from the database, not from the yml.
+    assert '"type": "VARCHAR[]"' in text
+    assert str(PROJECT.parent) not in text
+
+
+def test_docs_without_a_warehouse_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="weighbridge build"):
+        write_docs(tmp_path, tmp_path, tmp_path / "index.html")
 
 
 def test_the_formulas_hold_on_rows_worked_by_hand(marts: Marts, tmp_path: Path) -> None:
