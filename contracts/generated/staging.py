@@ -20,7 +20,7 @@ MODELS = {
     "imported_result": ("stg_imported_results", "one row per run_id and cell_id of an imported run"),
     "run_end": ("stg_run_ends", "one row per run whose end was recorded"),
 }
-HEADER = "-- written by python -m contracts.generate from contracts/records.py; do not edit\n"
+HEADER = "-- written by python -m contracts.generate from contracts/records.py\n"
 
 
 def outputs() -> dict[str, str]:

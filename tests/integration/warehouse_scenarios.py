@@ -226,8 +226,117 @@ SCENARIOS: tuple[SyntheticRun, ...] = (
     SyntheticRun("mended", recipe="mended", rescues="broken", policy="original"),
 )
 
+LLAMA_8B: dict[str, Any] = {
+    "params_total": 8_030_261_248,
+    "params_active": 8_030_261_248,
+    "weight_bytes": 16_060_522_496,
+    "active_weight_bytes": 15_009_849_344,
+    "kv_bytes_per_token_full": 131_072,
+    "kv_read_bytes_per_token_full": 131_072,
+    "attn_flops_per_token_per_key_full": 524_288,
+    "compute_precision": "bf16",
+    "precision_true": "bf16",
+}
+
+
+def _roof(name: str, facts: dict[str, Any], prompt_tokens: int = 1024, **fields: Any) -> SyntheticRun:
+    start = {"model_facts": facts, "gpus": fields.pop("gpus", 1)} | fields.pop("start", {})
+    cell = SyntheticCell(
+        cell_id="roof",
+        concurrency=1,
+        requests=2,
+        warmup_requests=0,
+        prompt_tokens=prompt_tokens,
+        output_tokens=16,
+    )
+    node = {"gpus": 8, "gpu_names": [fields.pop("gpu", "NVIDIA H200")] * 8} | fields.pop("node", {})
+    return SyntheticRun(name, recipe=name, policy="strict", cells=(cell,), start=start, node=node, **fields)
+
+
+ROOFS: tuple[SyntheticRun, ...] = (
+    _roof("roof-8b-1k", LLAMA_8B),
+    _roof("roof-8b-1m", LLAMA_8B, 1_000_000),
+    _roof("roof-8b-two", LLAMA_8B, gpus=2),
+    _roof("roof-8b-nvl", LLAMA_8B, gpu="NVIDIA H200 NVL"),
+    _roof("roof-8b-a100", LLAMA_8B | {"compute_precision": "fp8"}, gpu="NVIDIA A100-SXM4-80GB"),
+    _roof(
+        "roof-half-b-1k",
+        {
+            "params_active": 494_032_768,
+            "active_weight_bytes": 988_065_536,
+            "kv_read_bytes_per_token_full": 12_288,
+            "attn_flops_per_token_per_key_full": 86_016,
+            "compute_precision": "bf16",
+        },
+    ),
+    # of 235B parameters 22B are used by a token, in FP8
+    _roof(
+        "roof-moe",
+        {
+            "params_total": 235_000_000_000,
+            "params_active": 22_000_000_000,
+            "active_weight_bytes": 22_000_000_000,
+            "kv_read_bytes_per_token_full": 192_512,
+            "attn_flops_per_token_per_key_full": 3_080_192,
+            "compute_precision": "fp8",
+        },
+        gpus=4,
+    ),
+    # compressed keys and values: 61 layers of 576 elements in two bytes
+    _roof(
+        "roof-mla-100k",
+        {
+            "params_active": 37_000_000_000,
+            "active_weight_bytes": 37_000_000_000,
+            "kv_read_bytes_per_token_full": 70_272,
+            "attn_flops_per_token_per_key_full": 4_997_120,
+            "compute_precision": "fp8",
+        },
+        100_000,
+        gpus=8,
+    ),
+    # half of the layers look back over 1,024 tokens only
+    _roof(
+        "roof-sliding-1m",
+        LLAMA_8B
+        | {
+            "attn_flops_per_token_per_key_full": 262_144,
+            "attn_flops_per_token_per_key_sliding": 262_144,
+            "kv_read_bytes_per_token_full": 65_536,
+            "kv_bytes_per_token_sliding": 65_536,
+            "sliding_window": 1024,
+        },
+        1_000_000,
+    ),
+    # one layer in four attends, the others keep a state of fixed size
+    _roof(
+        "roof-hybrid-1m",
+        LLAMA_8B
+        | {
+            "attn_flops_per_token_per_key_full": 131_072,
+            "kv_read_bytes_per_token_full": 32_768,
+            "state_flops_per_token": 500_000_000,
+            "state_bytes_per_sequence": 50_000_000,
+        },
+        1_000_000,
+    ),
+    _roof(
+        "roof-cpu",
+        LLAMA_8B,
+        node={
+            "gpus": 0,
+            "gpu_names": [],
+            "cpu_bandwidth_gb_s": 20.0,
+            "cpu_cache_bandwidth_gb_s": 200.0,
+            "cpu_gflops": 100.0,
+            "cpu_gflops_low_precision": 200.0,
+        },
+    ),
+    _roof("roof-unknown-gpu", LLAMA_8B, gpu="Some Other Device"),
+)
+
 
 def write_scenarios(raw: Path) -> None:
     """Write every scenario under `raw`."""
-    for run in SCENARIOS:
+    for run in (*SCENARIOS, *ROOFS):
         write_run(raw, run)

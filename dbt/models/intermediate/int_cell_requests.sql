@@ -21,13 +21,15 @@ timings as (
         (end_ns - planned_ns) / 1e6 as e2e_ms,
         case
             when output_tokens >= 2
-                then (last_token_ns - first_token_ns) / 1e6 / (output_tokens - 1)
+                then
+                    (last_token_ns - first_token_ns) / 1e6 / (output_tokens - 1)
         end as tpot_ms,
         (prompt_tokens - coalesce(cached_tokens, 0))
         / nullif((first_token_ns - sent_ns) / 1e9, 0) as prefill_rate,
         case
             when output_tokens >= 8
-                then (output_tokens - 1)
+                then
+                    (output_tokens - 1)
                     / nullif((last_token_ns - first_token_ns) / 1e9, 0)
         end as decode_rate,
     from requests

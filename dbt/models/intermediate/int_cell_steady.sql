@@ -23,7 +23,10 @@ windows as (
 ),
 
 last_sends as (
-    select run_id, cell_id, max(sent_ns) as ends_ns,
+    select
+        run_id,
+        cell_id,
+        max(sent_ns) as ends_ns,
     from requests
     group by run_id, cell_id
 ),
@@ -77,7 +80,9 @@ final as (
             greatest(least(end_ns, ends_ns) - greatest(sent_ns, begins_ns), 0)
         )::double as steady_busy_ns,
         count(*) filter (where end_ns > ends_ns) as in_flight_at_last_send,
-        corr(ms_per_token, sent_ns) filter (where is_ok and sent_ns >= begins_ns)
+        corr(ms_per_token, sent_ns) filter (
+            where is_ok and sent_ns >= begins_ns
+        )
             as trend_correlation,
         regr_slope(ms_per_token, sent_ns) filter (
             where is_ok and sent_ns >= begins_ns

@@ -39,14 +39,15 @@ reasons as (
     inner join faults
         on
             cells.run_id = faults.run_id
-            and (faults.cell_id is null or faults.cell_id = cells.cell_id)
+            and (faults.cell_id is null or cells.cell_id = faults.cell_id)
     union all
     select
         cells.row_id,
         case
             when not cells.has_cell_record
                 then 'no readable cell record: the window never ended'
-            else 'window ' || cells.window_state
+            else
+                'window ' || cells.window_state
                 || coalesce(': ' || cells.window_note, '')
         end as reason,
     from cells
@@ -90,8 +91,8 @@ reasons as (
         on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
     where requests.run_id is null and imports.run_id is null
     union all
-    -- a strict score of nothing beside a lenient one of half: the scorer failed,
-    -- not the model
+    -- a strict score of nothing beside a lenient one of half: the scorer
+    -- failed, not the model
     select
         cells.row_id,
         'scorer failure: 0 strict, ' || grades.correct_lenient

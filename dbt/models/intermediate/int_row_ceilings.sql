@@ -40,8 +40,10 @@ ceilings as (
         *,
         greatest(prefill_rate_max, uncached_tokens_per_s)
             as prefill_tokens_per_s,
-        case when prefill_tokens > 0 then
-            peak_flops / {{ flops_per_token('prefill_tokens') }}
+        case
+            when prefill_tokens > 0
+                then
+                    peak_flops / {{ flops_per_token('prefill_tokens') }}
         end as prefill_ceiling_tokens_per_s,
         (1 + draft_tokens) * least(
             peak_bytes_per_s * batch / (

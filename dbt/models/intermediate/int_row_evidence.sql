@@ -64,6 +64,16 @@ grades as (
     select * from {{ ref('int_cell_grades') }}
 ),
 
+probes_in_window as (
+    select
+        run_id,
+        cell_id,
+        count(*) as probes_in_window,
+    from {{ ref('stg_probes') }}
+    where phase = 'during'
+    group by run_id, cell_id
+),
+
 final as (
     select
         cells.row_id,
@@ -104,18 +114,21 @@ final as (
         cells.cache_budget_min,
         cells.cache_budget_max,
         coalesce(
-            case when requests.cached_missing = 0 and requests.prompt_missing = 0
-                then requests.cached_tokens / nullif(requests.prompt_tokens, 0)
+            case
+                when requests.cached_missing = 0 and requests.prompt_missing = 0
+                    then
+                        requests.cached_tokens
+                        / nullif(requests.prompt_tokens, 0)
             end,
             imports.cached_share
         ) as cached_share_usage,
         coalesce(
             imports.attributed_cached_share,
             counters.cached_prompt_tokens / nullif(
-            coalesce(
-                nullif(counters.prefix_queries, 0), counters.prompt_tokens
-            ),
-            0
+                coalesce(
+                    nullif(counters.prefix_queries, 0), counters.prompt_tokens
+                ),
+                0
             )
         ) as cached_share_counters,
         -- nonce_audit
@@ -156,8 +169,10 @@ final as (
         probes_in_window.probes_in_window,
         -- population
         -- an imported file that does not say how many were asked for has none
-        case when imports.run_id is null then cells.planned_requests
-            else nullif(cells.planned_requests, 0) end as planned_requests,
+        case
+            when imports.run_id is null then cells.planned_requests
+            else nullif(cells.planned_requests, 0)
+        end as planned_requests,
         windows.planned as window_planned,
         coalesce(
             requests.recorded,
@@ -186,22 +201,28 @@ final as (
         requests.first_bad_line,
         requests.commonest_error,
         -- little_law
-        case when imports.run_id is null then cells.concurrency
-            else nullif(cells.concurrency, 0) end as concurrency,
+        case
+            when imports.run_id is null then cells.concurrency
+            else nullif(cells.concurrency, 0)
+        end as concurrency,
         windows.asked_concurrency,
         windows.mean_concurrency as certified_concurrency,
         requests.busy_ns / nullif(windows.closed_ns - windows.opened_ns, 0)
             as busy_concurrency,
         case
-            when steady.ends_ns > steady.begins_ns
+            when
+                steady.ends_ns > steady.begins_ns
                 and steady.steady_requests > cells.concurrency
-                then steady.steady_busy_ns / (steady.ends_ns - steady.begins_ns)
+                then
+                    steady.steady_busy_ns / (steady.ends_ns - steady.begins_ns)
             else steady.in_flight_at_last_send
         end as achieved_concurrency,
         case
-            when cells.shape_kind in ('constant', 'poisson', 'gamma', 'trace')
+            when
+                cells.shape_kind in ('constant', 'poisson', 'gamma', 'trace')
                 and requests.recorded > 1
-                then (requests.last_planned_ns - requests.first_planned_ns)
+                then
+                    (requests.last_planned_ns - requests.first_planned_ns)
                     / nullif(
                         requests.last_sent_ns - requests.first_sent_ns, 0
                     )
@@ -225,9 +246,11 @@ final as (
         steady.steady_requests,
         (steady.ends_ns - steady.begins_ns) / 1e6
         / nullif(requests.e2e_ms_p50, 0) as steady_latencies,
-        steady.steady_tokens / nullif((steady.ends_ns - steady.begins_ns) / 1e9, 0)
+        steady.steady_tokens
+        / nullif((steady.ends_ns - steady.begins_ns) / 1e9, 0)
         / nullif(figures.output_tokens_per_s, 0) - 1 as ramp_effect,
-        steady.steady_tokens / nullif((steady.ends_ns - steady.begins_ns) / 1e9, 0)
+        steady.steady_tokens
+        / nullif((steady.ends_ns - steady.begins_ns) / 1e9, 0)
             as steady_output_tokens_per_s,
         steady.first_half_tokens / nullif(
             steady.steady_tokens - steady.first_half_tokens, 0
@@ -250,10 +273,14 @@ final as (
         coalesce(figures.coalesced_share, imports.coalesced_share)
             as coalesced_share,
         -- without chunks nothing is known of how an answer arrived
-        case when imports.run_id is null or requests.chunks > 0
-            then requests.long_answers end as long_answers,
-        case when imports.run_id is null or requests.chunks > 0
-            then requests.burst_answers / nullif(requests.long_answers, 0) end
+        case
+            when imports.run_id is null or requests.chunks > 0
+                then requests.long_answers
+        end as long_answers,
+        case
+            when imports.run_id is null or requests.chunks > 0
+                then requests.burst_answers / nullif(requests.long_answers, 0)
+        end
             as burst_share,
         coalesce((
             runs.recipe_settings ->> 'speculation.draft_tokens'
@@ -272,8 +299,10 @@ final as (
         probes.first_failed_why as probe_failed_why,
         probes.after_file as probes_file,
         probes.first_failed_line as probes_failed_line,
-        case when steady.later_requests >= 2 * cells.concurrency
-            then steady.first_wave_ms_p50 / nullif(steady.later_ms_p50, 0) end
+        case
+            when steady.later_requests >= 2 * cells.concurrency
+                then steady.first_wave_ms_p50 / nullif(steady.later_ms_p50, 0)
+        end
             as first_wave_ratio,
         counters.kv_usage_max,
         counters.requests_waiting_max,
@@ -304,7 +333,8 @@ final as (
         cells.asked_prompt_tokens as cell_asked_prompt_tokens,
         case
             when requests.asked_prompt_tokens > 0
-                then requests.prompt_tokens_where_asked
+                then
+                    requests.prompt_tokens_where_asked
                     - requests.asked_prompt_tokens
             else
                 (figures.prompt_tokens_mean - cells.asked_prompt_tokens)
@@ -344,12 +374,7 @@ final as (
         on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
     left join grades
         on cells.run_id = grades.run_id and cells.cell_id = grades.cell_id
-    left join (
-        select run_id, cell_id, count(*) as probes_in_window,
-        from {{ ref('stg_probes') }}
-        where phase = 'during'
-        group by run_id, cell_id
-    ) as probes_in_window
+    left join probes_in_window
         on
             cells.run_id = probes_in_window.run_id
             and cells.cell_id = probes_in_window.cell_id

@@ -101,8 +101,10 @@ joined as (
         requests.prefill_rate_prompt_tokens,
         requests.decode_rate_p50,
         requests.decode_rate_max,
-        coalesce(windows.mean_concurrency, requests.busy_ns
-        / nullif(windows.closed_ns - windows.opened_ns, 0)) as mean_concurrency,
+        coalesce(
+            windows.mean_concurrency, requests.busy_ns
+            / nullif(windows.closed_ns - windows.opened_ns, 0)
+        ) as mean_concurrency,
         windows.max_concurrency,
     from cells
     left join requests using (run_id, cell_id)
@@ -115,18 +117,24 @@ final as (
     select
         *,
         coalesce(
-            case when not is_imported or has_instants
-                then output_tokens / nullif(window_s, 0) end,
+            case
+                when not is_imported or has_instants
+                    then output_tokens / nullif(window_s, 0)
+            end,
             imported_output_tokens_per_s
         ) as output_tokens_per_s,
         coalesce(
-            case when not is_imported or has_instants
-                then (prompt_tokens + output_tokens) / nullif(window_s, 0) end,
+            case
+                when not is_imported or has_instants
+                    then (prompt_tokens + output_tokens) / nullif(window_s, 0)
+            end,
             imported_total_tokens_per_s
         ) as total_tokens_per_s,
         coalesce(
-            case when not is_imported or has_instants
-                then requests_ok / nullif(window_s, 0) end,
+            case
+                when not is_imported or has_instants
+                    then requests_ok / nullif(window_s, 0)
+            end,
             imported_requests_per_s
         ) as requests_per_s,
         (prompt_tokens - coalesce(cached_tokens, 0)) / nullif(window_s, 0)

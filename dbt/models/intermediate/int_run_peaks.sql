@@ -32,11 +32,13 @@ facts as (
         {% endfor -%}
         -- a cache in fewer bits is read in fewer bytes
         case
-            when recipe_settings ->> 'kv_cache_dtype' like '%fp8%'
+            when
+                recipe_settings ->> 'kv_cache_dtype' like '%fp8%'
                 or recipe_settings ->> 'kv_cache_dtype' like '%int8%'
                 or recipe_settings ->> 'kv_cache_dtype' = 'q8_0'
                 then 1.0
-            when recipe_settings ->> 'kv_cache_dtype' like '%fp4%'
+            when
+                recipe_settings ->> 'kv_cache_dtype' like '%fp4%'
                 or recipe_settings ->> 'kv_cache_dtype' like 'q4%'
                 then 0.5
         end as kv_cache_element_bytes,

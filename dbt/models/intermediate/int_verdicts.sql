@@ -1,6 +1,6 @@
 -- grain: one row per row_id
--- Standing, in this precedence: invalid (the measurement itself is broken), held
--- (a required screen failed), provisional (a required screen is unknown),
+-- Standing, in this precedence: invalid (the measurement itself is broken),
+-- held (a required screen failed), provisional (a required screen is unknown),
 -- publishable. Under the campaign's policy and under each by name.
 {{ config(materialized='table') }}
 with
@@ -76,7 +76,11 @@ standings as (
 ),
 
 screens as (
-    pivot (select row_id, screen, verdict from results)
+    pivot (select
+        row_id,
+        screen,
+        verdict
+    from results)
     on screen in (
         'needle_gate', 'cache_screen', 'roofline', 'cache_accounting',
         'nonce_audit', 'output_attainment', 'token_reconciliation',

@@ -1,6 +1,6 @@
 -- grain: one row per row_id that has a price and tokens
--- Cost = price x GPUs x hours / tokens. Input and output are counted apart, each
--- bearing the whole cost: their sum is no price. With load time: the start of
+-- Cost = price x GPUs x hours / tokens. Input and output are counted apart,
+-- each bearing the whole cost: their sum is no price. With load time: the start of
 -- the server is spread over the run's windows by their length.
 with
 
@@ -13,7 +13,9 @@ runs as (
 ),
 
 windows as (
-    select run_id, sum(window_s) as run_window_s,
+    select
+        run_id,
+        sum(window_s) as run_window_s,
     from measured
     group by run_id
 ),

@@ -27,7 +27,10 @@ grades as (
 ),
 
 quarantined as (
-    select run_id, cell_id, count(*) as quarantined_lines,
+    select
+        run_id,
+        cell_id,
+        count(*) as quarantined_lines,
     from {{ ref('stg_quarantine') }}
     where cell_id is not null
     group by run_id, cell_id
@@ -78,19 +81,29 @@ final as (
         evidence.steady_output_tokens_per_s,
         {% for latency in ['ttft_ms', 'tpot_ms', 'e2e_ms'] -%}
             {% set count = 'figures.' ~ latency[:-3] ~ '_count' -%}
-            case when {{ count }} >= {{ p50 }}
-                then figures.{{ latency }}_p50 end as {{ latency }}_p50,
-            case when {{ count }} >= {{ p90 }}
-                then figures.{{ latency }}_p90 end as {{ latency }}_p90,
-            case when {{ count }} >= {{ p99 }}
-                then figures.{{ latency }}_p99 end as {{ latency }}_p99,
+            case
+                when {{ count }} >= {{ p50 }}
+                    then figures.{{ latency }}_p50
+            end as {{ latency }}_p50,
+            case
+                when {{ count }} >= {{ p90 }}
+                    then figures.{{ latency }}_p90
+            end as {{ latency }}_p90,
+            case
+                when {{ count }} >= {{ p99 }}
+                    then figures.{{ latency }}_p99
+            end as {{ latency }}_p99,
         {% endfor -%}
         figures.ttft_ms_mean,
         figures.e2e_ms_mean,
-        case when {{ granular }} and figures.gap_count >= {{ p50 }}
-            then figures.chunk_gap_ms_p50 end as itl_ms_p50,
-        case when {{ granular }} and figures.gap_count >= {{ p99 }}
-            then figures.chunk_gap_ms_p99 end as itl_ms_p99,
+        case
+            when {{ granular }} and figures.gap_count >= {{ p50 }}
+                then figures.chunk_gap_ms_p50
+        end as itl_ms_p50,
+        case
+            when {{ granular }} and figures.gap_count >= {{ p99 }}
+                then figures.chunk_gap_ms_p99
+        end as itl_ms_p99,
         figures.chunk_gap_ms_p50,
         figures.tokens_per_chunk,
         figures.prefill_rate_max as uncached_prefill_tokens_per_s,
@@ -98,10 +111,14 @@ final as (
         figures.mean_concurrency,
         grades.needles_found,
         grades.needles_asked,
-        case when cells.workload = 'chat_quality' or grades.needles_asked = 0
-            then grades.correct end as quality_correct,
-        case when cells.workload = 'chat_quality' or grades.needles_asked = 0
-            then grades.asked end as quality_asked,
+        case
+            when cells.workload = 'chat_quality' or grades.needles_asked = 0
+                then grades.correct
+        end as quality_correct,
+        case
+            when cells.workload = 'chat_quality' or grades.needles_asked = 0
+                then grades.asked
+        end as quality_asked,
         coalesce(
             evidence.requests_waiting_max > 0 and evidence.kv_usage_max < 0.5,
             false

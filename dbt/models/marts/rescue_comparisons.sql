@@ -1,4 +1,5 @@
--- grain: one row per run that rescues a recipe, against the last failure before it
+-- grain: one row per run_id that rescues a recipe
+-- It stands beside the recipe's last failure before it.
 with
 
 runs as (
@@ -41,7 +42,7 @@ pairs as (
             and rescue.campaign = failed.campaign
             and failed.state = 'failed'
             and (
-                failed.started_at <= rescue.started_at
+                rescue.started_at >= failed.started_at
                 or rescue.started_at is null
             )
             and failed.reproduces_run_id is null
@@ -62,7 +63,10 @@ reproductions as (
 ),
 
 settings as (
-    select run_id, unnest(json_keys(recipe_settings)) as setting, recipe_settings,
+    select
+        run_id,
+        unnest(json_keys(recipe_settings)) as setting,
+        recipe_settings,
     from starts
 ),
 

@@ -6,7 +6,9 @@ runs as (
 ),
 
 cells as (
-    select run_id, count(*) as cells,
+    select
+        run_id,
+        count(*) as cells,
     from {{ ref('int_cells') }}
     group by run_id
 ),
@@ -22,8 +24,11 @@ final as (
             when runs.bring_up_state = 'failed' then 'failed'
             else coalesce(runs.end_state, 'unfinished')
         end as state,
-        case when runs.bring_up_state = 'failed' then
-            coalesce(runs.failure_class, 'unknown') end as failure_class,
+        case
+            when runs.bring_up_state = 'failed'
+                then
+                    coalesce(runs.failure_class, 'unknown')
+        end as failure_class,
         runs.failure_summary,
         runs.failure_evidence::varchar as failure_evidence,
         runs.engine,

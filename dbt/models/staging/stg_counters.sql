@@ -1,4 +1,4 @@
--- written by python -m contracts.generate from contracts/records.py; do not edit
+-- written by python -m contracts.generate from contracts/records.py
 -- grain: one row per scrape of one endpoint
 select
     record,

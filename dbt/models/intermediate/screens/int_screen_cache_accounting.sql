@@ -11,8 +11,10 @@ parts as (
     select
         row_id,
         coalesce(
-            case when cached_share_counters > coalesce(cached_share_usage, 0)
-                then counters_file end,
+            case
+                when cached_share_counters > coalesce(cached_share_usage, 0)
+                    then counters_file
+            end,
             requests_file, cell_file
         ) as evidence,
         [

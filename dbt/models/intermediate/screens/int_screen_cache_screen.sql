@@ -9,7 +9,8 @@ evidence as (
 parts as (
     select
         row_id,
-        coalesce(requests_file, cell_file) || coalesce(':' || prefill_rate_line, '') as evidence,
+        coalesce(requests_file, cell_file)
+        || coalesce(':' || prefill_rate_line, '') as evidence,
         [
             {{ part(
                 'prefill',

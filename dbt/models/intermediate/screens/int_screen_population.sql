@@ -9,7 +9,8 @@ evidence as (
 parts as (
     select
         row_id,
-        coalesce(requests_file, cell_file) || coalesce(':' || first_bad_line, '') as evidence,
+        coalesce(requests_file, cell_file)
+        || coalesce(':' || first_bad_line, '') as evidence,
         [
             {{ part(
                 'sum',

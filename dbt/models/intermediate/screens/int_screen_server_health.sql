@@ -10,8 +10,10 @@ parts as (
     select
         row_id,
         coalesce(
-            case when probe_share_lost > 0
-                then probes_file || coalesce(':' || probes_failed_line, '') end,
+            case
+                when probe_share_lost > 0
+                    then probes_file || coalesce(':' || probes_failed_line, '')
+            end,
             counters_file, cell_file
         ) as evidence,
         [

@@ -1,6 +1,6 @@
 -- grain: one row per row_id
--- A settled server: no edges, equal halves, no trend. The 5 % point of Student's
--- t is the Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5).
+-- A settled server: no edges, equal halves, no trend. The 5 % point of
+-- Student's t is the Cornish-Fisher expansion (Abramowitz and Stegun 26.7.5).
 with
 
 evidence as (
