@@ -137,7 +137,7 @@ NODE: dict[str, Any] = {
 def write_run(raw: Path, run: SyntheticRun) -> RunFolder:
     """Write and seal one run. Raises FileExistsError when the run id is taken."""
     folder = RunFolder.create(raw, run.campaign, run.run_id)
-    common = {"campaign": run.campaign, "run_id": run.run_id}
+    common: dict[str, Any] = {"campaign": run.campaign, "run_id": run.run_id}
     folder.land_records("run_start.jsonl", [_run_start(run, common)])
     facts = NODE | run.node
     folder.land_records(
@@ -150,13 +150,13 @@ def write_run(raw: Path, run: SyntheticRun) -> RunFolder:
             _land_cell(folder, cell, common, number)
         _land_probes(folder, run, common, "after", run.probes_after)
     state = "served" if run.failure_class is None else "failed"
-    end = {"state": state, "ended_at": _at(3600), "is_teardown_clean": True} | run.end
+    end: dict[str, Any] = {"state": state, "ended_at": _at(3600), "is_teardown_clean": True} | run.end
     folder.land_records("run_end.jsonl", [RunEnd(**common, **end)])
     return folder
 
 
 def _run_start(run: SyntheticRun, common: dict[str, Any]) -> RunStart:
-    fields = {
+    fields: dict[str, Any] = {
         "source": "synthetic",
         "recipe": run.recipe,
         "engine": "reference",
@@ -257,7 +257,7 @@ def _request(cell: SyntheticCell, run_id: str, number: int, sent: int, chance: r
             end_ns=sent + 5_000_000,
         )  # fmt: skip
     last = sent + sum(gaps)
-    usage = {
+    usage: dict[str, Any] = {
         "prompt_tokens": cell.prompt_tokens,
         "cached_tokens": cell.cached_tokens,
         "output_tokens": cell.output_tokens,
@@ -339,16 +339,22 @@ def _counters(
         "ttft_count": 4.0 + count,
     }
     before = base | {"requests_ok": 4.0, "ttft_sum_s": 0.1, "ttft_count": 4.0}
-    steady = {"preemptions": 0.0, "process_start_time_s": 1.0, "requests_waiting": 0.0, "kv_usage": 0.2}
+    steady: dict[str, Any] = {
+        "preemptions": 0.0,
+        "process_start_time_s": 1.0,
+        "requests_waiting": 0.0,
+        "kv_usage": 0.2,
+    }
+    scrapes: tuple[tuple[Any, int, dict[str, Any]], ...] = (
+        ("before", opened - 1_000_000, before),
+        ("during", (opened + closed) // 2, {}),
+        ("after", closed + 1_000_000, after | cell.counters),
+    )
     return [
         Counters(
             **common, cell_id=cell.cell_id, at=at, at_ns=at_ns, scraped_at=_at(at_ns / 1e9), **(steady | values)
         )
-        for at, at_ns, values in (
-            ("before", opened - 1_000_000, before),
-            ("during", (opened + closed) // 2, {}),
-            ("after", closed + 1_000_000, after | cell.counters),
-        )
+        for at, at_ns, values in scrapes
     ]  # fmt: skip
 
 
@@ -405,10 +411,10 @@ def write_bulk(raw: Path, runs: int, requests: int, tokens: int = 200, first: in
 def _land_bulk_cell(
     folder: RunFolder, cell: SyntheticCell, pool: list[tuple[int, int, str]], chance: random.Random
 ) -> int:
-    common = {"campaign": folder.campaign, "run_id": folder.run_id}
+    common: dict[str, Any] = {"campaign": folder.campaign, "run_id": folder.run_id}
     opened = 10_000_000_000_000
     free_at = [opened] * cell.concurrency
-    counts = {"ok": cell.requests, "failed": 0, "cancelled": 0, "unsent": 0}
+    counts: dict[str, Any] = {"ok": cell.requests, "failed": 0, "cancelled": 0, "unsent": 0}
     busy = size = 0
     with folder.writing(f"requests/{cell.cell_id}.jsonl") as stream:
         for number in range(cell.requests):

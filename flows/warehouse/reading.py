@@ -159,7 +159,8 @@ def _read_lines(
 ) -> pa.RecordBatch | None:
     """The careful way: every line by itself."""
     kind = shape(place.kind)
-    records, numbers = [], []
+    records: list[Any] = []
+    numbers: list[int] = []
     texts = block.split(b"\n")
     if not is_torn:
         texts.pop()
