@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from contracts.generated import marts, seeds, staging
+from contracts.generated import marts, screens_page, seeds, staging
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +19,7 @@ def outputs() -> dict[str, str]:
     files |= staging.outputs()
     files |= seeds.outputs()
     files |= marts.outputs()
+    files |= screens_page.outputs()
     return files
 
 
