@@ -35,7 +35,11 @@ def check_endpoint(url: str, model: str, api_key_env: str | None = None, kind: K
                 next_step=f"export {api_key_env}=...",
             )
         headers["authorization"] = f"Bearer {key}"
-    with httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True) as client:
+    # Like the measured streams: never through a proxy, and with the certificates that httpx trusts.
+    verify = httpx.create_ssl_context() if base.startswith("https:") else False
+    with httpx.Client(
+        timeout=TIMEOUT_S, headers=headers, follow_redirects=True, trust_env=False, verify=verify
+    ) as client:
         answer = _ask(client, "GET", f"{base}/v1/models", None, api_key_env)
         names = _model_names(answer) if answer is not None and answer.status_code == 200 else []
         if names:

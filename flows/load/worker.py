@@ -71,8 +71,11 @@ class LoadClient:
         self.intervals_ns = array("q")
         self.phase = "start"
         self._tasks: set[asyncio.Task[None]] = set()
-        self._out = sys.stdout.buffer
+        # Events have the standard output to themselves: whatever else prints goes to the log.
+        self._out = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)
         self._reader_started = False
+        self._warming: asyncio.Task[int] | None = None
         self._failure: BaseException | None = None
 
     async def run(self) -> None:
@@ -366,9 +369,27 @@ class LoadClient:
                 if start % 64 == 63:
                     await asyncio.sleep(0)
                 self._look_after(capture)
+            self._keep_ready()
             if time.monotonic() - told >= PROGRESS_S:
                 told = time.monotonic()
                 self._progress()
+
+    def _keep_ready(self) -> None:
+        """Where requests come at their own instants, keep a fresh connection waiting, so that none pays for making it."""
+        gate = self.gate
+        if gate is None or isinstance(gate, ClosedGate) or gate.is_stopped or self._warming:
+            return
+        rate = self.spec.shape.rate_rps or 0.0
+        wanted = 1 if rate <= 10 else 4
+        for pool in self.pools:
+            pool.prune()
+            if pool.is_reusing and len(pool.idle) < wanted:
+                self._warming = self.loop.create_task(pool.warm(wanted))
+                self._warming.add_done_callback(self._warmed)
+                return
+
+    def _warmed(self, task: asyncio.Task[int]) -> None:
+        self._warming = None
 
     def _look_after(self, capture: Capture) -> None:
         connection, sent_ns = capture.connection, capture.sent_ns
@@ -489,6 +510,4 @@ def main() -> None:
     _raise_open_files()
     _ask_for_priority()
     uvloop.run(_main(folder, process, processes))
-    sys.stdout.flush()
     os._exit(0)  # the leash thread still reads; nothing is left to be written
-

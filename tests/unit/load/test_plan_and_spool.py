@@ -186,6 +186,39 @@ def test_parts_of_a_long_answer_are_joined_across_spool_files(tmp_path: Path) ->
     assert record["outcome"] == "ok"
 
 
+def test_full_spool_files_are_read_by_a_process_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import msgspec
+
+    from flows.load import convert as converting
+
+    monkeypatch.setattr("flows.load.spool.ROTATE_BYTES", 2_000)
+    write_plan(tmp_path, _spec(), _requests(40))
+    (tmp_path / "epoch.json").write_bytes(msgspec.json.encode(Epoch(0, 0)))
+    event = b'data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}\n\n'
+    answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (
+        len(event),
+        event,
+    )
+    writer = SpoolWriter(tmp_path, 0, on_rotate=lambda number: converting.start_reader(tmp_path, 0, number))
+    for position in range(40):
+        writer.put(FrameHeader(position=position, sent_ns=1, end_ns=9, http_status=200), [5], [answer])
+        while writer.done <= position:
+            pass
+    writer.close()
+    converting.wait_for_reader()
+    monkeypatch.setattr(converting, "_reader", None)
+    assert writer.number >= 2
+    assert len(list(tmp_path.glob("records-*.jsonl"))) == writer.number
+    converting.convert_all(tmp_path, PlanFile(tmp_path), 0, writer.number)
+    lines = [
+        line for path in sorted(tmp_path.glob("records-*.jsonl")) for line in path.read_bytes().splitlines()
+    ]
+    assert [msgspec.json.decode(line)["request_id"] for line in lines] == [f"r{n}" for n in range(40)]
+    assert list(tmp_path.glob("spool-*")) == []
+
+
 def test_the_sent_log_knows_what_left(tmp_path: Path) -> None:
     log = SentLog(tmp_path, 0, 5)
     log.mark(3, 100, 110)
