@@ -269,6 +269,23 @@ def test_a_ramp_turn_leads_back_to_its_raw_line(marts: Marts) -> None:
     )
 
 
+def test_asking_costs_throughput_and_the_score_stands_beside_it(marts: Marts) -> None:
+    found = marts.one("select * from marts.graded_load_costs")
+    # Four requests in a row: 100 ms and ten more tokens of 40 or 30 ms, so 11 tokens in 0.5 s or 0.4 s.
+    assert found["graded_output_tokens_per_s"] == pytest.approx(22)
+    assert found["plain_output_tokens_per_s"] == pytest.approx(27.5)
+    assert found["throughput_cost_share"] == pytest.approx(0.2)
+    assert (found["carries"], found["correct"], found["graded"]) == ("needle", 3, 4)
+
+
+def test_a_full_pool_shows_in_the_second_round(marts: Marts) -> None:
+    first, second = marts.rows("select * from marts.kv_offload_rounds order by round")
+    assert (first["cached_share"], first["ttft_ms_mean"]) == (0, pytest.approx(400))
+    # One user of four comes back to a document that is still there: (50 + 3 x 400) / 4 ms.
+    assert (second["cached_share"], second["ttft_ms_mean"]) == (0.25, pytest.approx(312.5))
+    assert (second["pool_asked_tokens"], second["kv_tokens"], second["found"]) == (4000, 100_000, 4)
+
+
 # The rest
 
 
@@ -330,7 +347,7 @@ def test_summary_counts_are_separate(marts: Marts) -> None:
     counts = ("row_count", "runs", "variants", "rows_passing", "rows_invalid")
     assert tuple(published[name] for name in counts) == (683, 87, 14, 592, 22)
     own = marts.one("select * from marts.campaign_summary where source = 'synthetic'")
-    assert (own["runs"], own["runs_failed"], own["row_count"]) == (19, 1, 29)
+    assert (own["runs"], own["runs_failed"], own["row_count"]) == (19, 1, 32)
     assert own["rows_passing"] == marts.one("select count(*) as n from marts.gated_rows")["n"]
 
 
@@ -403,6 +420,7 @@ def test_the_formulas_hold_on_rows_worked_by_hand(marts: Marts, tmp_path: Path) 
     done = subprocess.run(
         [
             sys.executable, "-m", "dbt.cli.main", "test", "--select", "comparisons,test_type:unit", "marts,test_type:unit",
+            "intermediate,test_type:unit",
             "--project-dir", str(PROJECT), "--profiles-dir", str(PROJECT), "--target-path", str(tmp_path / "target"),
             "--log-path", str(tmp_path), "--no-use-colors", "--no-send-anonymous-usage-stats",
         ],

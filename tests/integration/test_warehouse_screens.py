@@ -147,3 +147,14 @@ def test_the_marts_have_the_columns_of_the_dictionary(judged: Any) -> None:
             mart.name,
         )
         assert [one["column_name"] for one in found] == list(mart.columns), mart.name
+
+
+def test_the_inner_models_show_the_columns_that_are_described(judged: Any) -> None:
+    from flows.warehouse.describe import describe
+
+    stale = [
+        str(path)
+        for path, content in describe(judged.result.database).items()
+        if path.read_text(encoding="utf-8") != content
+    ]
+    assert stale == [], "run python -m flows.warehouse.describe DATABASE"
