@@ -102,6 +102,14 @@ FIELDS: dict[str, list[Field]] = {
         Field("score", "score", "95 % interval", with_interval("score", "score_low", "score_high")),
         Field("score_lenient", "lenient", "score"), Field("is_grader_suspect", "grader suspect"),
     ],
+    "graded_load_costs": [
+        Field("standing"), Field("recipe"), Field("carries", "requests carry"), Field("concurrency", "c", ""),
+        Field("plain_output_tokens_per_s", "output, plain", "tokens/s"),
+        Field("graded_output_tokens_per_s", "output, graded", "tokens/s"),
+        Field("throughput_cost_share", "cost", "share of throughput"),
+        Field("correct", "right", "", share_of("correct", "graded")),
+        Field("score", "score", "95 % interval", with_interval("score", "score_low", "score_high")),
+    ],
     "soak_verdicts": [
         Field("verdict"), Field("verdict_reason", "because"), Field("subject"), Field("standing"),
         Field("concurrency", "c", ""), Field("hours", unit="h"), Field("completed_requests", "served", "requests"),

@@ -131,6 +131,7 @@ def make_sections(marts: Marts) -> tuple[list[Section], list[tuple[str, str]]]:
             made.append(each)
         else:
             not_run.append(each)
+    made += sections.others(marts)
     published = sections.published(marts)
     if published is not None:
         made.append(published)

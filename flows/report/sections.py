@@ -210,6 +210,8 @@ QUESTIONS: dict[str, tuple[str, str]] = {
     "million_token_table": ("Long context", "Capacity, recall and the next turn, side by side: three claims, each with its standing."),
     "interference": ("Interference", "How far did one user's decode fall while another's prompt was read?"),
     "quality_scores": ("Quality", "How many graded answers were right, of how many, within what interval?"),
+    "graded_load_costs": ("Graded load", "What did it cost in throughput to grade the very requests that were timed?"),
+    "kv_offload_rounds": ("KV offload", "What happened when users times context filled the pool?"),
     "soak_verdicts": ("Soak", "Did it hold for hours, and can it be handed over?"),
     "cold_starts": ("Cold start", "How long until ready, with and without a compile cache?"),
     "speculation_comparisons": ("Speculation", "What did draft tokens give, and what did they cost?"),
@@ -226,6 +228,30 @@ def optional(marts: Marts) -> list[Section | tuple[str, str]]:
         name = mart.replace("_", "-")
         made = soak(marts) if mart == "soak_verdicts" else _table_section(marts, mart, name, title, question)
         found.append(made or (title, question))
+    return found
+
+
+# Marts that have a section of their own, or feed one; any other is shown as it is.
+_PLACED = frozenset(
+    {"measured_rows", "gated_rows", "runs", "rescue_comparisons", "cost_per_token", "probe_results", "roofline_shares",
+     "ramp_turns", "claims", "campaign_summary", "evidence_lines"}
+)  # fmt: skip
+
+
+def others(marts: Marts) -> list[Section]:
+    """Marts that this page has no layout for, as folded tables: a newer warehouse than this code hides nothing."""
+    found = []
+    for mart in marts.tables():
+        if mart in QUESTIONS or mart in _PLACED:
+            continue
+        section = _table_section(
+            marts, mart, mart.replace("_", "-"), mart.replace("_", " ").capitalize(), f"marts.{mart}"
+        )
+        for block in section.blocks if section else []:
+            if isinstance(block, Table):
+                block.is_folded = True
+        if section:
+            found.append(section)
     return found
 
 

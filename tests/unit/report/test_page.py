@@ -281,3 +281,13 @@ def test_a_rows_detail_gives_measured_against_required(tmp_path: Path) -> None:
     assert "81,000 tokens/s" in html
     assert "&lt;= 60000" in html
     assert "fastest request" in html
+
+
+def test_a_mart_of_next_year_is_shown_as_it_is(tmp_path: Path) -> None:
+    rows = [{"recipe": "steady", "sparkle_ms": 12.5, "standing": "publishable"}]
+    with open_marts(make_warehouse(tmp_path / "next.duckdb", {"sparkles": rows})) as marts:
+        section = next(each for each in make_sections(marts)[0] if each.name == "sparkles")
+    (table,) = section.blocks
+    assert isinstance(table, Table)
+    assert table.is_folded
+    assert ("sparkle ms", "ms", True) in table.heads
