@@ -15,7 +15,6 @@ from flows.engines.models import find_gguf
 from flows.engines.processes import free_port
 from flows.recipe import Recipe
 
-
 # Threads that wait sleep instead of spinning. Spinning threads starve each other wherever a core is shared: on two busy
 # cores one request took 10 to 54 s, and 2 to 4 s like this. A recipe's own env goes before.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
