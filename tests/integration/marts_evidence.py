@@ -351,6 +351,34 @@ def interference(is_beside: bool) -> CellEvidence:
     )  # fmt: skip
 
 
+def graded(carries: str, tpot_ms: float) -> CellEvidence:
+    """Four requests of a graded load, three of them right; `plain` has no question."""
+    answers = [
+        Answer(100.0, tpot_ms, tokens=11, is_correct=None if carries == "plain" else place < 3)
+        for place in range(4)
+    ]
+    return CellEvidence(
+        f"graded-{carries}", "graded_load", [answers], variant=f"codes/{carries}", asked_prompt_tokens=100,
+        asked_output_tokens=11,
+    )  # fmt: skip
+
+
+def pool(users: int, kept: int) -> CellEvidence:
+    """Two rounds over `users` documents of 1,000 tokens, of which the second finds `kept` in the cache."""
+    answers = [
+        Answer(
+            50.0 if turn and user < kept else 400.0, 10.0, tokens=2, prompt_tokens=1000, user=user, turn=turn,
+            cached_tokens=1000 if turn and user < kept else 0, is_correct=True,
+        )
+        for turn in range(2)
+        for user in range(users)
+    ]  # fmt: skip
+    return CellEvidence(
+        f"pool-u{users}", "kv_offload", [answers], variant=f"{users} users", context_tokens=1000, users=users,
+        cache_budget=(0.0, 1.0), declares_sharing=True,
+    )  # fmt: skip
+
+
 def quality(asked: int, right: int) -> CellEvidence:
     """`asked` word problems, the first `right` of them solved."""
     answers = [Answer(50.0, 10.0, is_correct=place < right, grader="gsm8k_v1") for place in range(asked)]
@@ -407,6 +435,7 @@ def known_campaign() -> list[RunEvidence]:
             cells=[
                 needles(32_000, [True, True, True]), ramp(1, 129.0, [turn != 4 for turn in range(10)]),
                 ramp(2, 7.0, [True] * 20), quality(20, 15), interference(False), interference(True),
+                graded("needle", 40.0), graded("plain", 30.0), pool(4, 1),
             ],
             model_facts={
                 "precision_label": "fp8", "precision_true": "fp8, experts fp4", "precision_source": "headers",

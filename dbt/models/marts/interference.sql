@@ -36,7 +36,11 @@ turns as (
         standing_order.badness,
         -- alone and beside are two variants of one thing
         case
-            when rows_measured.workload = 'interference' then ''
+            when rows_measured.workload = 'interference'
+                then
+                    regexp_replace(
+                        rows_measured.variant, '(^|/)(alone|beside)$', ''
+                    )
             else rows_measured.variant
         end as plan,
     from requests
