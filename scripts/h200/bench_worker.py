@@ -7,23 +7,24 @@ Reads one JSON list of arguments a line from standard input; answers each with o
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import os
 import sys
 
 
 def main() -> None:
     """Serve lines until the input ends."""
+    # Whatever the import and the benchmark print goes to standard error; answers keep the pipe to themselves.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     from vllm.benchmarks.serve import add_cli_args
     from vllm.benchmarks.serve import main as bench
 
-    answers = sys.stdout
     for line in sys.stdin:
         parser = argparse.ArgumentParser()
         add_cli_args(parser)
         try:
-            with contextlib.redirect_stdout(sys.stderr):
-                bench(parser.parse_args(json.loads(line)))
+            bench(parser.parse_args(json.loads(line)))
             answer = {"rc": 0}
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the other windows go on
             answer = {"error": repr(error)}
