@@ -183,12 +183,17 @@ def _not_shown(rows: list[Row], screens: list[str], not_run: list[str]) -> str:
             )
         parts.append(text + ".")
     if not_run:
-        parts.append(f"Not run here: {', '.join(title.lower() for title in not_run)}.")
+        parts.append(f"Not run here: {', '.join(map(_in_sentence, not_run))}.")
     parts.append(
         "A quotable row holds for this node, this engine version and these settings. Finding planted facts is not reasoning, "
         "and a short window is no promise for production."
     )
     return " ".join(parts)
+
+
+def _in_sentence(title: str) -> str:
+    """A title as it stands inside a sentence; an abbreviation keeps its capitals."""
+    return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
 def required_screens() -> dict[str, list[str]]:

@@ -140,6 +140,12 @@ def test_make_targets_that_documents_show_exist() -> None:
     assert shown - targets == set()
 
 
+def test_every_figure_says_how_it_was_made() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    missing = [path.name for path in sorted((ROOT / "docs" / "img").iterdir()) if f"img/{path.name}" not in index]
+    assert missing == []
+
+
 # Documents that report measurements: a figure that nobody can reproduce is a rumour.
 @pytest.mark.parametrize("name", ["benchmarks.md", "h200.md", "cheats.md", "load.md"])
 def test_a_document_of_measurements_gives_its_commands(name: str) -> None:
