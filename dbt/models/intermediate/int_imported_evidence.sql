@@ -1,6 +1,7 @@
 -- grain: one row per run_id and cell_id of an imported run
 -- What another tool's file says that a screen may look at and that its
--- requests, if it has any, do not say: docs/import.md. What it does not say is null.
+-- requests, if it has any, do not say: docs/import.md. What it does not say is
+-- null.
 with
 
 imports as (

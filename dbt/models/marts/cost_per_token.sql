@@ -1,7 +1,7 @@
 -- grain: one row per row_id that has a price and tokens
 -- Cost = price x GPUs x hours / tokens. Input and output are counted apart,
--- each bearing the whole cost: their sum is no price. With load time: the start of
--- the server is spread over the run's windows by their length.
+-- each bearing the whole cost: their sum is no price. With load time: the start
+-- of the server is spread over the run's windows by their length.
 with
 
 measured as (
