@@ -78,8 +78,11 @@ class Review:
 
     @property
     def has_drift(self) -> bool | None:
-        verdicts = {finding.verdict for finding in self.findings} - {"unknown"}
-        return "moved" in verdicts if verdicts else None
+        if any(finding.verdict == "moved" for finding in self.findings):
+            return True
+        # An equal share of publishable rows is no sign that the figures stood still.
+        is_judged = any(finding.verdict == "steady" for finding in self.findings if finding.kind != "share")
+        return False if is_judged else None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""

@@ -75,6 +75,7 @@ def test_cells_that_only_one_side_has_are_listed_and_not_judged() -> None:
     assert [cell.split(" · ")[-1] for cell in review.new_cells] == ["concurrency 4"]
     assert [cell.split(" · ")[-1] for cell in review.missing_cells] == ["concurrency 2"]
     assert not any(finding.kind == "median" for finding in review.findings)
+    assert review.has_drift is None
 
 
 def test_invalid_rows_have_no_figures() -> None:
