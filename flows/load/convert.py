@@ -8,6 +8,7 @@ killed and done again.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def main() -> None:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     _lock = share_lock(folder)
+    gc.disable()  # reading makes no cycles
     plan = PlanFile(folder)
     for line in sys.stdin:
         convert(folder, plan, process, int(line))

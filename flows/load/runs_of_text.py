@@ -19,7 +19,6 @@ SHORTEST_RUN = 4  # below this, learning a template costs more than it saves
 MOST_RUNS = 16
 _KEYS = re.compile(rb'"(?:content|text|reasoning_content|reasoning)":"(?!")')
 _NOT_PLAIN = re.compile(rb'["\\\x00-\x1f]')
-_NOT_PLAIN_RUN = re.compile(rb'["\\\x02-\x1f]')
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,8}\Z")
 
 
@@ -106,31 +105,30 @@ def _is_template(line: bytes, text: bytes) -> bool | None:
 def _take_like_run(
     payload: bytes, start: int, before: bytes, after: bytes, is_thought: bool
 ) -> TextRun | None:
-    """The run, if from its start to its last chunk everything is alike: told by a few passes over the bytes.
+    """The run, if from its start to its last chunk everything is alike, sizes of one length too.
 
-    What chunks have in common is replaced by two bytes that the answer does not contain, so that sizes and texts
-    remain; every size is then held against its text.
+    The same proof as `_take_run`, in a few passes instead of chunk by chunk. (bytes.replace would be slower: it prepares
+    its search anew for every occurrence.)
     """
-    rest = payload[start:]
-    separator = after + b"\r\n"
-    stop = rest.rfind(separator)
-    if stop < 0 or b"\x00" in rest or b"\x01" in rest:
+    between, separator = b"\r\n" + before, after + b"\r\n"
+    parts = payload[start:].split(separator)
+    parts.pop()  # what follows the last separator
+    digits = payload.find(b"\r", start) - start
+    if not all([part.startswith(between, digits) for part in parts]):
         return None
-    rest = rest[:stop]
-    thin = rest.replace(b"\r\n" + before, b"\x00").replace(separator, b"\x01")
-    if thin.count(b"\x00") != thin.count(b"\x01") + 1 or _NOT_PLAIN_RUN.search(thin):
+    skip = digits + len(between)
+    sizes = [part[:digits] for part in parts]
+    texts = [part[skip:] for part in parts]
+    if _NOT_PLAIN.search(b"".join(texts)):
         return None
-    flat = thin.replace(b"\x01", b"\x00").split(b"\x00")
-    sizes, texts = flat[::2], flat[1::2]
     lengths = list(map(len, texts))
     fixed = len(before) + len(after)
     for size, length in set(zip(sizes, lengths, strict=True)):
         if not length or not _HEX.match(size) or int(size, 16) != fixed + length:
             return None
     # A chunk is its size, CRLF, the event, CRLF; its line ends before the second newline of the event.
-    around = fixed + 4
-    steps = [around + size + length for size, length in zip(map(len, sizes), lengths, strict=True)]
-    ends = list(accumulate(steps, initial=start))
+    around = digits + fixed + 4
+    ends = list(accumulate([around + length for length in lengths], initial=start))
     return TextRun(start, ends[-1], [end - 3 for end in ends[1:]], texts, is_thought)
 
 
