@@ -36,6 +36,25 @@ counters as (
     select * from {{ ref('int_counter_windows') }}
 ),
 
+-- Where several imported rows lie between two dumps, only the share that was
+-- attributed to a row is its own; the tokens and times counted are of them all.
+spans as (
+    select
+        run_id,
+        cell_id,
+    from {{ ref('int_imported_evidence') }}
+    where attributed_cached_share is not null
+),
+
+own_counters as (
+    select counters.*
+    from counters
+    anti join spans
+        on
+            counters.run_id = spans.run_id
+            and counters.cell_id = spans.cell_id
+),
+
 probes as (
     select * from {{ ref('int_run_probes') }}
 ),
@@ -124,9 +143,10 @@ final as (
         ) as cached_share_usage,
         coalesce(
             imports.attributed_cached_share,
-            counters.cached_prompt_tokens / nullif(
+            own_counters.cached_prompt_tokens / nullif(
                 coalesce(
-                    nullif(counters.prefix_queries, 0), counters.prompt_tokens
+                    nullif(own_counters.prefix_queries, 0),
+                    own_counters.prompt_tokens
                 ),
                 0
             )
@@ -159,11 +179,11 @@ final as (
         requests.chunks_not_adding_up,
         coalesce(
             imports.counted_output_ratio,
-            counters.output_tokens / nullif(requests.all_output_tokens, 0)
+            own_counters.output_tokens / nullif(requests.all_output_tokens, 0)
         ) as counter_output_ratio,
-        counters.prompt_tokens / nullif(requests.all_prompt_tokens, 0)
+        own_counters.prompt_tokens / nullif(requests.all_prompt_tokens, 0)
             as counter_prompt_ratio,
-        counters.prompt_tokens / nullif(
+        own_counters.prompt_tokens / nullif(
             requests.all_prompt_tokens - requests.cached_tokens, 0
         ) as counter_uncached_prompt_ratio,
         probes_in_window.probes_in_window,
@@ -235,7 +255,7 @@ final as (
         figures.chunk_gap_ms_p50,
         figures.ttft_ms_p50,
         requests.ttft_from_send_ms_mean,
-        1000 * counters.ttft_sum_s / nullif(counters.ttft_count, 0)
+        1000 * own_counters.ttft_sum_s / nullif(own_counters.ttft_count, 0)
             as engine_ttft_ms_mean,
         -- clock_sanity
         coalesce(requests.disordered, imports.disordered) as disordered,
@@ -286,10 +306,10 @@ final as (
             runs.recipe_settings ->> 'speculation.draft_tokens'
         )::double, 0) as draft_tokens,
         -- server_health
-        counters.has_both_edges,
-        counters.has_restarted,
-        counters.is_restart_observed,
-        counters.preemptions / nullif(figures.requests_ok, 0)
+        own_counters.has_both_edges,
+        own_counters.has_restarted,
+        own_counters.is_restart_observed,
+        own_counters.preemptions / nullif(figures.requests_ok, 0)
             as preemptions_per_request,
         probes.probes_before,
         probes.probes_after,
@@ -304,8 +324,8 @@ final as (
                 then steady.first_wave_ms_p50 / nullif(steady.later_ms_p50, 0)
         end
             as first_wave_ratio,
-        counters.kv_usage_max,
-        counters.requests_waiting_max,
+        own_counters.kv_usage_max,
+        own_counters.requests_waiting_max,
         -- declared_config
         runs.engine_version,
         (runs.recipe_settings ->> 'prefix_caching')::boolean
@@ -329,7 +349,7 @@ final as (
         coalesce(
             cells.params ->> 'dataset_name', cells.params ->> 'dataset'
         ) as prompt_dataset,
-        counters.drafts,
+        own_counters.drafts,
         cells.asked_prompt_tokens as cell_asked_prompt_tokens,
         case
             when requests.asked_prompt_tokens > 0
@@ -361,6 +381,10 @@ final as (
         on cells.run_id = windows.run_id and cells.cell_id = windows.cell_id
     left join counters
         on cells.run_id = counters.run_id and cells.cell_id = counters.cell_id
+    left join own_counters
+        on
+            cells.run_id = own_counters.run_id
+            and cells.cell_id = own_counters.cell_id
     left join probes on cells.run_id = probes.run_id
     left join ceilings on cells.row_id = ceilings.row_id
     left join gates on cells.row_id = gates.row_id
