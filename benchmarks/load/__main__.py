@@ -28,7 +28,7 @@ from benchmarks.load.clients import (
     run_weighbridge,
 )  # fmt: skip
 from benchmarks.load.reference import Timing, compare, reference_server
-from flows.load.worker import PRIORITY
+from flows.load.process import ask_for_priority
 
 TOKENS = 128
 # streams -> requests a round: long enough that start-up is a small part, short enough for five rounds.
@@ -181,15 +181,12 @@ def small_window(report: Report, rounds: int, folder: Path) -> None:
     report.judge("seconds beyond the server's own time", _median(extra), WINDOW_EXTRA_S)
 
 
-def ask_for_priority() -> None:
+def _ask_for_priority() -> None:
     """The servers and every client here get the priority that a load process asks for, so that other work on the
     machine disturbs none of them more than another."""
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    with contextlib.suppress(OSError):
         os.setsid()
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(PRIORITY))
+    ask_for_priority()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -202,7 +199,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write the figures here")
     given = parser.parse_args(argv)
     parts = given.only or ["full-rate", "exactness", "paced", "small-window"]
-    ask_for_priority()
+    _ask_for_priority()
     report = Report()
     report.say(f"machine load before: {os.getloadavg()[0]:.2f} on {len(os.sched_getaffinity(0))} CPUs")
     with tempfile.TemporaryDirectory(prefix="bench-load-") as scratch:

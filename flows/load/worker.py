@@ -39,7 +39,6 @@ PROGRESS_S = 0.25
 # A running answer hands over what it has received once it has gathered this many socket reads.
 FLUSH_READS = 256
 ORPHANED = 3
-PRIORITY = -10
 # uvloop's and uvicorn's servers take up a connection in about 0.1 ms on a busy core.
 SETTLE_S, SETTLE_S_A_CONNECTION = 0.02, 0.0003
 
@@ -499,18 +498,6 @@ def _raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _ask_for_priority() -> None:
-    """Be woken before whatever keeps the processors busy, where that is permitted.
-
-    A client that waits for a processor would report its wait as the engine's. It uses a few percent of one.
-    """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    # Where the kernel groups processes by session, a priority counts within the group only; the group has its own.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(PRIORITY))
-
-
 async def _main(folder: Path, process: int, processes: int) -> None:
     client = LoadClient(folder, process, processes)
     loop = asyncio.get_running_loop()
@@ -523,6 +510,5 @@ def main() -> None:
     folder, process, processes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     _lock = share_lock(folder)
     _raise_open_files()
-    _ask_for_priority()
     uvloop.run(_main(folder, process, processes))
     os._exit(0)  # the leash thread still reads; nothing is left to be written
