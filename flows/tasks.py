@@ -106,6 +106,6 @@ def write_report(database: Path, out: Path) -> Path:
 @task(name="write docs", **_plain)
 def write_docs(raw: Path, warehouse: Path, out: Path) -> Path:
     """The static dbt docs with their lineage."""
-    from flows.warehouse import docs
+    from flows.warehouse.docs import write_docs as write
 
-    return docs.write_docs(raw, warehouse, out)
+    return write(raw, warehouse, out)

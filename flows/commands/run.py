@@ -46,10 +46,7 @@ def run(
 
         print_plan(definition, as_json=as_json)
         return
-    from flows import prefect_settings
-
-    prefect_settings.prepare()
-    from flows.measure import measure
+    from flows import prefect_server
     from flows.progress import Display
 
     display = Display()
@@ -57,16 +54,19 @@ def run(
         f"campaign {definition.name}", steps=1 + len(definition.recipes) + (3 if build else 0)
     ):
         display.step("starting Prefect")
-        outcome = measure(
-            campaign,
-            raw=raw,
-            warehouse=warehouse,
-            publication=publication,
-            is_resumed=resume,
-            recipes=recipe or None,
-            is_published=build,
-            display=display,
-        )
+        with prefect_server.serving():
+            from flows.measure import measure
+
+            outcome = measure(
+                campaign,
+                raw=raw,
+                warehouse=warehouse,
+                publication=publication,
+                is_resumed=resume,
+                recipes=recipe or None,
+                is_published=build,
+                display=display,
+            )
     if as_json:
         typer.echo(json.dumps(outcome, indent=2))
         return
