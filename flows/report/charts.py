@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from math import ceil, floor, log10
 from statistics import median
 from typing import Any
 
@@ -46,7 +47,10 @@ def against_concurrency(rows: Sequence[Row], y: str, y_title: str, top: str | No
     )
     if len(levels) > 1:
         x = x.axis(values=levels, grid=False, format="d")
-    axis = alt.Y(f"{y}:Q", title=y_title, scale=_scale(alt, drawn, y, top))
+    scale = _scale(alt, drawn, y, top)
+    axis = alt.Y(f"{y}:Q", title=y_title, scale=scale)
+    if scale.to_dict().get("type") == "log":
+        axis = axis.axis(values=_log_ticks(*scale.to_dict()["domain"]))
     layers = []
     if top:
         bars = [row for row in drawn if row.get(top) is not None and row["standing"] == "publishable"]
@@ -96,6 +100,17 @@ def _scale(alt: Any, rows: Sequence[Row], y: str, top: str | None) -> Any:
     if high / low > LOG_RANGE:
         return alt.Scale(type="log", domain=[low * 0.8, high * 1.25], clamp=True, nice=False)
     return alt.Scale(domain=[0, high * 1.06], clamp=True, nice=False)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of every decade of the domain; every digit of each would be a wall of lines."""
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    return [
+        digit * 10.0**decade
+        for decade in decades
+        for digit in (1, 2, 5)
+        if low <= digit * 10.0**decade <= high
+    ]
 
 
 def _points(alt: Any, rows: Sequence[Row], x: Any, y: Any, colour: Any, columns: Sequence[str]) -> Any:

@@ -40,6 +40,7 @@ def load(marts: Marts) -> Section | None:
         and row.get("workload") not in _NO_CURVE
     ]
     blocks: list[Block] = []
+    many = len({row.get("campaign") for row in rows}) > 1
     for (source, campaign, model, workload), group in grouped(
         rows, "source", "campaign", "model", "workload"
     ):
@@ -49,8 +50,9 @@ def load(marts: Marts) -> Section | None:
         _name_series(group)
         for part, some in enumerate(_in_parts(group)):
             name = "-".join(filter(None, ("load", campaign, model, workload, str(part) if part else "")))
-            about = f"{short_name(model)}, {say_words(workload)}{say_source(source)}" + (
-                f" ({part + 1})" if part else ""
+            about = (
+                f"{short_name(model)}, {say_words(workload)}{f' ({campaign})' if many else ''}{say_source(source)}"
+                + (f" ({part + 1})" if part else "")
             )
             blocks.append(
                 Chart(
@@ -242,17 +244,23 @@ def _merge(rows: list[Row], keys: tuple[str, ...], added: tuple[str, ...]) -> li
 def _caption(rows: list[Row], more: str = "") -> str:
     """What filled and hollow points mean, naming the standings that are there."""
     found = [word for word in STANDINGS[1:] if any(row.get("standing") == word for row in rows)]
-    text = "Filled and joined: publishable."
-    if found:
-        said = ", ".join(f"{STANDING_MARK[word]} {word}" for word in found)
-        text += f" Hollow, not to be quoted: {said}; far beyond the others, they sit on the edge."
+    said = ", ".join(f"{STANDING_MARK[word]} {word}" for word in found)
+    if not found:
+        text = "Filled and joined: publishable."
+    elif any(row.get("standing") == STANDINGS[0] for row in rows):
+        text = f"Filled and joined: publishable. Hollow, not to be quoted: {said}; far beyond the others, they sit on the edge."
+    else:
+        text = f"Nothing here may be quoted: {said}."
     return f"{text} {more}".strip()
 
 
 def standings_of(rows: list[Row]) -> str:
     """A sentence that names the standings under which part of a picture may not be quoted; "" where all may."""
     found = [word for word in STANDINGS[1:] if any(row.get("standing") == word for row in rows)]
-    return f"Part of it is {' and '.join(found)}: not to be quoted." if found else ""
+    if not found:
+        return ""
+    has_good = any(row.get("standing") == STANDINGS[0] for row in rows)
+    return f"{'Part of it' if has_good else 'It'} is {' and '.join(found)}: not to be quoted."
 
 
 def grouped(rows: list[Row], *keys: str) -> list[tuple[tuple[Any, ...], list[Row]]]:

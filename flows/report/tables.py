@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from rich.text import Text
 from flows.report.blocks import Field, field_text, is_numeric, is_quotable
 from flows.report.marts import Row, open_marts
 from flows.report.words import (
+    SCREENS,
     STANDING_MARK,
     STANDINGS,
     label_of,
@@ -169,8 +171,9 @@ def _workload(row: Row) -> str:
 
 def first_reasons(reason: str | None) -> str:
     """The screens that a standing's reason names, without their measurements; `weighbridge explain` has those."""
-    parts = [part.split(":")[0].strip() for part in (reason or "").split(";")]
-    return ", ".join(dict.fromkeys(part for part in parts if part))
+    text = reason or ""
+    named = [name for name in re.findall(r"(?:^|; )(\w+):", text) if name in SCREENS]
+    return ", ".join(dict.fromkeys(named)) or text
 
 
 def _state_text(row: Row) -> Text:

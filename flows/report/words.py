@@ -166,6 +166,9 @@ def digits_of(column: str) -> int | None:
 def say(column: str, value: Any) -> str:
     """A value of `column` as text, with that column's digits and no unit."""
     digits = digits_of(column)
+    # What rounding in a formula leaves of zero, such as -1e-17.
+    if isinstance(value, float) and abs(value) < 1e-12:
+        value = 0.0
     # Prices span cents to thousands; four decimals of a thousand are noise.
     if digits == 4 and isinstance(value, float) and abs(value) >= 1:
         digits = 2
