@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyarrow import parquet
 
 from contracts.records import Seal
 from flows.warehouse import gaps
-from flows.warehouse.reading import FileReading, Place, read_file
+from flows.warehouse.reading import FileReading, Piece, Place, as_table, read_file
 from flows.warehouse.scan import RunFound, read_seals
 from flows.warehouse.shapes import cell_of, kind_of, shape
+from flows.warehouse.workers import Workers
 
 SPLIT_BYTES = 96 << 20
 # Below this, starting processes takes longer than reading.
@@ -134,8 +132,7 @@ def _digest_in_processes(
     whole = Digest()
     big = [run for run in runs if any(_is_big(name, size) for name, size in run.sizes.items())]
     small = [run for run in runs if run not in big]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with Workers(workers) as pool:
         waiting = {}
         for number, batch in enumerate(_batches(small, max(size // (workers * 8), 4 << 20))):
             future = pool.submit(_digest_batch, str(raw), batch, str(out), f"{load_id}-{number}")
@@ -173,13 +170,14 @@ class _Writers:
     def __init__(self, out: str, name: str) -> None:
         self._out, self._name = out, name
         self._open: dict[str, parquet.ParquetWriter] = {}
-        self._held: dict[str, list[pa.RecordBatch]] = {}
+        self._held: dict[str, list[Piece]] = {}
+        self._rows: dict[str, int] = {}
         self.paths: dict[str, list[str]] = {}
 
-    def write(self, kind: str, batch: pa.RecordBatch) -> None:
-        held = self._held.setdefault(kind, [])
-        held.append(batch)
-        if sum(part.num_rows for part in held) >= ROWS_PER_GROUP:
+    def write(self, kind: str, piece: Piece) -> None:
+        self._held.setdefault(kind, []).append(piece)
+        self._rows[kind] = self._rows.get(kind, 0) + len(piece)
+        if self._rows[kind] >= ROWS_PER_GROUP:
             self._flush(kind)
 
     def close(self) -> dict[str, list[str]]:
@@ -191,6 +189,7 @@ class _Writers:
 
     def _flush(self, kind: str) -> None:
         held = self._held.pop(kind, [])
+        self._rows.pop(kind, None)
         if not held:
             return
         if kind not in self._open:
@@ -204,7 +203,7 @@ class _Writers:
                 use_dictionary=[name for name in shape(kind).schema.names if name not in hashes],
             )
             self.paths.setdefault(kind, []).append(path)
-        self._open[kind].write_table(pa.Table.from_batches(held, shape(kind).schema))
+        self._open[kind].write_table(as_table(kind, held))
 
 
 def _digest_batch(raw: str, runs: list[RunFound], out: str, name: str) -> Digest:
@@ -234,8 +233,8 @@ def _digest_run(raw: Path, run: RunFound, digest: Digest, writers: _Writers) -> 
             continue
         reading = FileReading()
         place = Place(state.file, run.campaign, run.run_id, state.kind or "", state.cell_id)
-        for batch in read_file(raw / run.folder / path, place, seen, reading):
-            writers.write(place.kind, batch)
+        for piece in read_file(raw / run.folder / path, place, seen, reading):
+            writers.write(place.kind, piece)
         _conclude(state, reading, digest)
         if state.kind == "request":
             digest.chunks.append(_chunks(state, reading.between))
@@ -293,9 +292,7 @@ def _chunks(state: FileState, between: list[np.ndarray]) -> dict[str, Any]:
     return row | {f"gap_{name}_ms": None if ns is None else ns / 1e6 for name, ns in found.items()}
 
 
-def _digest_big_run(
-    raw: Path, run: RunFound, out: Path, name: str, pool: ProcessPoolExecutor, workers: int
-) -> Digest:
+def _digest_big_run(raw: Path, run: RunFound, out: Path, name: str, pool: Workers, workers: int) -> Digest:
     """A run with a file too big for one worker: its small files here, its big ones in pieces.
 
     A request id used twice across pieces is only seen when all are read; the run is then read again in one piece.
@@ -376,8 +373,8 @@ def _read_piece(path: str, place: Place, piece: _Piece, out: str, name: str, scr
     try:
         writers = _Writers(out, name)
         reading = FileReading()
-        for batch in read_file(Path(path), place, set(), reading, piece.start, piece.end, piece.line):
-            writers.write("request", batch)
+        for read in read_file(Path(path), place, set(), reading, piece.start, piece.end, piece.line):
+            writers.write("request", read)
         between = np.concatenate(reading.between) if reading.between else np.empty(0, np.int64)
         reading.between = []
         np.save(scratch, between)

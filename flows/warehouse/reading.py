@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,6 +22,10 @@ from flows.warehouse import gaps
 from flows.warehouse.shapes import ONE_LINE, Shape, shape
 
 BLOCK_BYTES = 8 << 20
+# Up to so many records stay rows until they are written: an array for every column of a file of one line would cost
+# more than reading it.
+FEW = 64
+Piece: TypeAlias = "list[tuple[Any, ...]] | pa.RecordBatch"
 _encode = msgspec.json.encode
 _any = msgspec.json.Decoder()
 
@@ -72,10 +76,10 @@ def read_file(
     start: int = 0,
     end: int | None = None,
     line: int = 1,
-) -> Iterator[pa.RecordBatch]:
-    """Read a file, or the bytes start..end of it that begin with line `line`, into batches of its kind's schema.
+) -> Iterator[Piece]:
+    """Read a file, or the bytes start..end of it that begin with line `line`, into pieces (see as_table).
 
-    seen: the request ids of the run so far; added to. `reading` is filled as the batches are taken; its hash is of
+    seen: the request ids of the run so far; added to. `reading` is filled as the pieces are taken; its hash is of
     the bytes that were read.
     """
     digest = hashlib.sha256()
@@ -84,13 +88,13 @@ def read_file(
         reading.bytes += len(block)
         lines = block.count(b"\n") + is_torn
         reading.lines += lines
-        batch = None if is_torn else _read_block(block, lines, place, seen, reading, line)
-        if batch is None:
-            batch = _read_lines(block, is_torn, place, seen, reading, line)
+        piece = None if is_torn else _read_block(block, lines, place, seen, reading, line)
+        if piece is None:
+            piece = _read_lines(block, is_torn, place, seen, reading, line)
         line += lines
-        if batch is not None and batch.num_rows:
-            reading.rows += batch.num_rows
-            yield batch
+        if piece:
+            reading.rows += len(piece)
+            yield piece
     reading.sha256 = digest.hexdigest()
 
 
@@ -119,7 +123,7 @@ def _blocks(path: Path, start: int, end: int | None) -> Iterator[tuple[bytes, bo
 
 def _read_block(
     block: bytes, lines: int, place: Place, seen: set[str], reading: FileReading, line: int
-) -> pa.RecordBatch | None:
+) -> Piece | None:
     """The fast way; None where any line needs the careful one."""
     kind = shape(place.kind)
     if place.kind in ONE_LINE and (lines > 1 or reading.rows):
@@ -147,16 +151,16 @@ def _read_block(
         if len(ids) != len(records) or not seen.isdisjoint(ids):
             return None
     try:
-        batch = _batch(records, kind, place, np.arange(line, line + lines), reading)
+        piece = _piece(records, kind, place, np.arange(line, line + lines), reading)
     except (gaps.GapsUnreadable, OverflowError, pa.ArrowException):
         return None
     seen |= ids
-    return batch
+    return piece
 
 
 def _read_lines(
     block: bytes, is_torn: bool, place: Place, seen: set[str], reading: FileReading, line: int
-) -> pa.RecordBatch | None:
+) -> Piece | None:
     """The careful way: every line by itself."""
     kind = shape(place.kind)
     records: list[Any] = []
@@ -178,7 +182,7 @@ def _read_lines(
             seen.add(record.request_id)
         records.append(record)
         numbers.append(number)
-    return _batch(records, kind, place, np.array(numbers, np.int64), reading) if records else None
+    return _piece(records, kind, place, np.array(numbers, np.int64), reading) if records else None
 
 
 def _read_line(text: bytes, kind: Shape, place: Place, seen: set[str]) -> Any:
@@ -208,10 +212,10 @@ def _read_line(text: bytes, kind: Shape, place: Place, seen: set[str]) -> Any:
             gaps.read_gaps([record.chunk_gap_ns])
         except gaps.GapsUnreadable as error:
             raise _LineRefused("wrong_type", f"{error} in chunk_gap_ns") from error
-    for name in kind.counted_names:
-        value = getattr(record, name)
-        if value is not None and not 0 <= value < 1 << 63:
-            raise _LineRefused("out_of_range", f"{name} is {value}")
+    try:
+        _values(record, kind)
+    except OverflowError as error:
+        raise _LineRefused("out_of_range", str(error)) from error
     return record
 
 
@@ -248,26 +252,68 @@ def _reason(message: str) -> str:
     return "wrong_type"
 
 
-def _batch(
-    records: list[Any], kind: Shape, place: Place, lines: np.ndarray, reading: FileReading
+def _piece(records: list[Any], kind: Shape, place: Place, lines: np.ndarray, reading: FileReading) -> Piece:
+    """Checked records as rows where they are few, as arrays where they are many.
+
+    Raises GapsUnreadable, OverflowError or ArrowException where a value does not fit its column.
+    """
+    arrays: list[pa.Array] = []
+    if kind.kind == "request":
+        found = gaps.read_gaps([record.chunk_gap_ns for record in records])
+        arrays = [*gaps.per_request(found).values()]
+        arrays.append(gaps.of_users(found, [record.user is not None for record in records]))
+        wanted = np.fromiter((r.outcome == "ok" and r.phase == "timed" for r in records), bool, len(records))
+        between = gaps.between_chunks(found, wanted)
+    if len(records) < FEW:
+        more = list(zip(*(array.to_pylist() for array in arrays), strict=True)) or [()] * len(records)
+        piece: Piece = [
+            (*_values(record, kind), place.file, line, *rest)
+            for record, line, rest in zip(records, lines.tolist(), more, strict=True)
+        ]
+    else:
+        piece = _record_batch(records, kind, place, lines, arrays)
+    if kind.kind == "request":
+        reading.between.append(between)
+    return piece
+
+
+def _values(record: Any, kind: Shape) -> list[Any]:
+    values = list(kind.getter(record))
+    for at in kind.counted_at:
+        if values[at] is not None and not 0 <= values[at] < 1 << 63:
+            raise OverflowError(f"{kind.names[at]} is {values[at]}")
+    for at in kind.json_at:
+        if values[at] is not None:
+            values[at] = _encode(values[at]).decode()
+    return values
+
+
+def _record_batch(
+    records: list[Any], kind: Shape, place: Place, lines: np.ndarray, gap_arrays: list[pa.Array]
 ) -> pa.RecordBatch:
     arrays: list[pa.Array] = []
     columns = zip(*map(kind.getter, records), strict=True)
-    for name, values in zip(kind.names, columns, strict=True):
-        if name in kind.json_names:
+    for at, values in enumerate(columns):
+        if at in kind.json_at:
             values = tuple(None if value is None else _encode(value).decode() for value in values)
-        arrays.append(pa.array(values, kind.schema.field(name).type))
-    for name in kind.counted_names:
-        array = arrays[kind.names.index(name)]
-        low = pa.compute.min(array).as_py()
-        if low is not None and low < 0:
-            raise OverflowError(f"{name} is {low}")
+        array = pa.array(values, kind.schema.field(at).type)
+        if at in kind.counted_at:
+            low = pa.compute.min(array).as_py()
+            if low is not None and low < 0:
+                raise OverflowError(f"{kind.names[at]} is {low}")
+        arrays.append(array)
     arrays.append(pa.array([place.file] * len(records), pa.string()))
     arrays.append(pa.array(lines))
-    if kind.kind == "request":
-        found = gaps.read_gaps([record.chunk_gap_ns for record in records])
-        arrays += gaps.per_request(found).values()
-        arrays.append(gaps.of_users(found, [record.user is not None for record in records]))
-        wanted = np.fromiter((r.outcome == "ok" and r.phase == "timed" for r in records), bool, len(records))
-        reading.between.append(gaps.between_chunks(found, wanted))
-    return pa.RecordBatch.from_arrays(arrays, schema=kind.schema)
+    return pa.RecordBatch.from_arrays([*arrays, *gap_arrays], schema=kind.schema)
+
+
+def as_table(kind: str, pieces: list[Piece]) -> pa.Table:
+    """Pieces of one kind, in the order of arrival within rows and within arrays, as one table."""
+    schema = shape(kind).schema
+    rows = [row for piece in pieces if isinstance(piece, list) for row in piece]
+    batches = [piece for piece in pieces if not isinstance(piece, list)]
+    if rows:
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return pa.Table.from_batches(batches, schema)

@@ -50,17 +50,17 @@ ONE_LINE = frozenset({"run_start", "node", "bring_up", "run_end", "cell", "windo
 
 @dataclass(frozen=True)
 class Shape:
-    """One kind of record as columns. names, and which of them are JSON text or never negative.
+    """One kind of record as columns. getter: a record's values in the order of names.
 
-    getter: a record's values in the order of names.
+    json_at, counted_at: positions of JSON text, and of counts and instants, which are never negative.
     """
 
     kind: str
     decoder: msgspec.json.Decoder[Any]
     schema: pa.Schema
     names: tuple[str, ...]
-    json_names: frozenset[str]
-    counted_names: tuple[str, ...]
+    json_at: frozenset[int]
+    counted_at: frozenset[int]
     getter: Callable[[Any], tuple[Any, ...]]
 
 
@@ -78,8 +78,8 @@ def shape(kind: str) -> Shape:
         decoder=msgspec.json.Decoder(_strict(KINDS[kind])),
         schema=pa.schema(schema),
         names=tuple(field.name for field in fields),
-        json_names=frozenset(field.name for field in fields if field.type == "json"),
-        counted_names=tuple(field.name for field in fields if field.type == "int"),
+        json_at=frozenset(at for at, field in enumerate(fields) if field.type == "json"),
+        counted_at=frozenset(at for at, field in enumerate(fields) if field.type == "int"),
         getter=operator.attrgetter(*(field.name for field in fields)),
     )
 

@@ -17,7 +17,7 @@ from flows.landing import RunFolder
 from flows.synthetic import SyntheticCell, SyntheticRun, needle_cell, write_run
 from flows.warehouse import build_warehouse
 from flows.warehouse.load import load
-from flows.warehouse.reading import FileReading, Place, read_file
+from flows.warehouse.reading import FileReading, Place, as_table, read_file
 
 REQUESTS = "requests/sweep-c4.jsonl"
 SMALL = SyntheticCell(requests=16, output_tokens=12, warmup_requests=0)
@@ -198,12 +198,12 @@ def test_no_line_is_lost_whatever_stands_in_a_file(tmp_path: Path, data: st.Data
     path.write_bytes(content)
     place = Place("f", "synthetic", "r", "request", "sweep-c4")
     reading = FileReading()
-    batches = list(read_file(path, place, set(), reading))
-    rows = sum(batch.num_rows for batch in batches)
+    table = as_table("request", list(read_file(path, place, set(), reading)))
+    rows = table.num_rows
     expected = content.count(b"\n") + (0 if content.endswith(b"\n") or not content else 1)
     assert rows == reading.rows
     assert reading.rows + len(reading.quarantined) == reading.lines == expected
-    numbers = [line for batch in batches for line in batch.column("line").to_pylist()]
+    numbers = table.column("line").to_pylist()
     assert sorted(numbers + [one.line for one in reading.quarantined]) == list(range(1, expected + 1))
 
 

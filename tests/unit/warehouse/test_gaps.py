@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.warehouse import gaps
@@ -12,9 +12,15 @@ from flows.warehouse import gaps
 LISTS = st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=6), max_size=8)
 
 
-@settings(deadline=None)
+@pytest.fixture(autouse=True, params=[0, 32 << 10], ids=["bulk", "small"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test reads in bulk, and as few gaps are read."""
+    monkeypatch.setattr(gaps, "SMALL_BYTES", request.param)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LISTS)
-def test_bulk_reading_gives_the_lists_back(lists: list[list[int]]) -> None:
+def test_reading_gives_the_lists_back(lists: list[list[int]]) -> None:
     texts = [str(one).encode() for one in lists]
     found = gaps.read_gaps(texts)
     assert found.counts.tolist() == [len(one) for one in lists]
@@ -44,7 +50,7 @@ def test_between_chunks_takes_wanted_requests_without_their_first_gap() -> None:
     assert gaps.between_chunks(read, np.array([True, False, True])).tolist() == [3, 5, 1]
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50))
 def test_percentiles_are_those_of_linear_interpolation(values: list[int]) -> None:
     found = gaps.percentiles(np.array(values, np.int64))
