@@ -32,9 +32,18 @@ EDGE = 1.5
 LOG_RANGE = 30.0
 
 
+def _altair() -> Any:
+    """Altair without its own validation of every channel, which takes most of a page's time; a test compiles every chart."""
+    import altair
+    from altair.utils import schemapi
+
+    schemapi.disable_debug_mode()
+    return altair
+
+
 def against_concurrency(rows: Sequence[Row], y: str, y_title: str, top: str | None = None) -> dict[str, Any]:
     """A quantity against concurrency, a colour a series. top: a higher percentile, drawn as a thin bar above."""
-    import altair as alt
+    alt = _altair()
 
     drawn = [row for row in rows if row.get(y) is not None and row.get("concurrency")]
     # Hollow points last, or a filled one at the same place would hide them.
@@ -141,7 +150,7 @@ def recall_by_depth(rows: Sequence[Row]) -> dict[str, Any]:
 
     rows: series, context_tokens, depth_pct, found, asked.
     """
-    import altair as alt
+    alt = _altair()
 
     drawn = [
         {
@@ -181,7 +190,7 @@ def recall_by_turn(rows: Sequence[Row]) -> dict[str, Any]:
 
     rows: series (recipe and how many users), turn, found, asked, standing.
     """
-    import altair as alt
+    alt = _altair()
 
     drawn = [
         {**row, "share": row["found"] / row["asked"], "text": f"{row['found']} of {row['asked']}"}
@@ -208,7 +217,7 @@ def recall_by_turn(rows: Sequence[Row]) -> dict[str, Any]:
 
 def against_turn(rows: Sequence[Row], y: str, y_title: str) -> dict[str, Any]:
     """A quantity against the turn of a conversation, a colour a series (recipe and how many users)."""
-    import altair as alt
+    alt = _altair()
 
     drawn = [row for row in rows if row.get(y) is not None]
     series = list(dict.fromkeys(row["series"] for row in drawn))
@@ -229,7 +238,7 @@ def against_turn(rows: Sequence[Row], y: str, y_title: str) -> dict[str, Any]:
 
 def bars(rows: Sequence[Row], label: str, value: str, title: str, colour: str) -> dict[str, Any]:
     """Horizontal bars, outlined only where the row may not be quoted. colour: the column that splits them."""
-    import altair as alt
+    alt = _altair()
 
     drawn = [row for row in rows if row.get(value) is not None]
     labels = list(dict.fromkeys(row[label] for row in drawn))
@@ -250,7 +259,7 @@ def bars(rows: Sequence[Row], label: str, value: str, title: str, colour: str) -
 
 def over_time(rows: Sequence[Row], x: str, x_title: str, y: str, y_title: str) -> dict[str, Any]:
     """A quantity over the minutes of a soak, a colour a series."""
-    import altair as alt
+    alt = _altair()
 
     drawn = [row for row in rows if row.get(y) is not None and row.get(x) is not None]
     series = list(dict.fromkeys(row["series"] for row in drawn))
@@ -293,10 +302,9 @@ def _data(alt: Any, rows: Sequence[Row], columns: Iterable[str]) -> Any:
 
 
 def _finish(chart: Any, height: int) -> dict[str, Any]:
-    spec = chart.properties(width="container", height=height).configure_view(stroke=None).to_dict()
+    spec = chart.properties(width="container", height=height).to_dict(validate=False)
     # The address of the schema would be the page's only address; the library inlined knows its own version.
     spec.pop("$schema", None)
-    spec.get("config", {}).pop("view", None)
     spec["config"] = {
         "background": None,
         "view": {"stroke": None},
