@@ -45,7 +45,7 @@ parts as (
                 'share of prompt tokens',
                 "case
                     when cached_share_usage is null
-                        then 'usage do not say how many tokens were cached'
+                        then 'usage does not say how many tokens were cached'
                     when cache_budget_max is null
                         and is_cold_expected is not true
                         then 'the workload declares no cache budget'
