@@ -368,14 +368,20 @@ def _unfinished(folder: Path) -> Check:
     return Check(FLOWS, "runs", "ok", "none unfinished")
 
 
-def _orphans(_: Path) -> Check:
-    """Server and load processes of this project whose campaign is gone; the leash should leave none."""
+def _orphans(folder: Path) -> Check:
+    """Processes of this project whose campaign is gone: servers, load, and the Prefect server that a run started."""
     import psutil
 
     found = []
-    for process in psutil.process_iter(["pid", "ppid", "cmdline"]):
+    for process in psutil.process_iter(["pid", "ppid", "cmdline", "cwd"]):
+        if process.info["ppid"] != 1:
+            continue
         words = " ".join(process.info["cmdline"] or [])
-        if process.info["ppid"] == 1 and ("-m flows.engines." in words or "-m flows.load" in words):
+        is_ours = "-m flows.engines." in words or "-m flows.load" in words
+        is_here = (
+            process.info["cwd"] == str(folder.resolve()) and "prefect.server.api.server:create_app" in words
+        )
+        if is_ours or is_here:
             found.append(process.info["pid"])
     if found:
         pids = " ".join(map(str, found))
