@@ -23,7 +23,7 @@ LEVELS: dict[str, int] = {
     "flows.runs": 6, "flows.plan_table": 6,
     # Attacks the whole path below Prefect, so it stands above all of it.
     "flows.cheats": 7,
-    "flows.tasks": 8,
+    "flows.tasks": 8, "flows.prefect_server": 8,
     "flows.campaign": 9, "flows.publish": 9,
     "flows.measure": 10,
     "flows.commands": 11,
@@ -33,7 +33,7 @@ LEVELS: dict[str, int] = {
 # The reference server is an engine like the others, and the truth that tests compare with: no room may lean on it.
 REFERENCE_READERS = {"flows.engines.registry", "flows.engines.reference"}
 
-PREFECT_ROOMS = {"flows.tasks", "flows.campaign", "flows.publish", "flows.measure"}
+PREFECT_ROOMS = {"flows.tasks", "flows.prefect_server", "flows.campaign", "flows.publish", "flows.measure"}
 
 
 def modules() -> list[Path]:
