@@ -49,7 +49,9 @@ def test_every_threshold_has_a_reason_and_a_source_and_reaches_dbt() -> None:
 def test_no_screen_model_holds_a_number_of_its_own() -> None:
     for path in (ROOT / "dbt" / "models" / "intermediate" / "screens").glob("*.sql"):
         text = re.sub(r"'[^'\n]*'|--.*", "", path.read_text(encoding="utf-8"))
-        numbers = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text)) - set("01234") - {"100"}  # digits to round to, percent
+        numbers = (
+            set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text)) - set("01234") - {"100"}
+        )  # digits to round to, percent
         assert numbers == set(), path.name
 
 
@@ -107,3 +109,38 @@ def test_every_mart_column_is_described_with_unit_and_null() -> None:
             assert column.null
             if re.search(r"_(ms|s|tokens|bytes|usd)(_p\d\d|_mean)?$", name) and column.type != "varchar":
                 assert column.unit, name
+
+
+def _cache(usage: float | None, counters: float | None, **fields: Any) -> tuple[str, list[str]]:
+    row = {
+        "cached_share_usage": usage,
+        "cached_share_counters": counters,
+        "cache_budget_min": None,
+        "cache_budget_max": None,
+        "is_cold_expected": True,
+    } | fields
+    parts = SCREENS["cache_accounting"].judge(row)
+    return worst(part.verdict for part in parts), [part.verdict for part in parts]
+
+
+def test_cold_prompts_may_share_one_percent_and_either_witness_may_fail_the_row() -> None:
+    assert _cache(0.01, None) == ("pass", ["pass", "not_applicable"])
+    assert _cache(0.0, 0.206) == ("fail", ["pass", "fail"])
+    assert _cache(0.206, 0.0) == ("fail", ["fail", "pass"])
+    assert _cache(None, 0.0)[0] == "pass"
+
+
+def test_absent_witnesses_are_unknown_and_never_zero() -> None:
+    assert _cache(None, None) == ("unknown", ["unknown", "unknown"])
+
+
+def test_a_ramp_must_stay_within_the_range_that_it_declares() -> None:
+    ramp = {"cache_budget_min": 0.6, "cache_budget_max": 0.8, "is_cold_expected": False}
+    assert _cache(0.7, 0.71, **ramp)[0] == "pass"
+    assert _cache(0.1, None, **ramp)[0] == "fail"  # the cache did not work as declared
+    assert _cache(0.95, None, **ramp)[0] == "fail"
+
+
+def test_a_workload_that_declares_no_budget_and_expects_no_cold_prompts_is_unknown() -> None:
+    assert _cache(0.3, None, is_cold_expected=False)[0] == "unknown"
+    assert _cache(math.nan, None)[0] == "fail"
