@@ -142,7 +142,9 @@ def test_make_targets_that_documents_show_exist() -> None:
 
 def test_every_figure_says_how_it_was_made() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    missing = [path.name for path in sorted((ROOT / "docs" / "img").iterdir()) if f"img/{path.name}" not in index]
+    missing = [
+        path.name for path in sorted((ROOT / "docs" / "img").iterdir()) if f"img/{path.name}" not in index
+    ]
     assert missing == []
 
 
