@@ -82,9 +82,7 @@ def test_slots_make_requests_wait_and_prefill_takes_its_time(tmp_path: Path) -> 
         truth = server.truth(6)
     assert all(record.outcome == "ok" for record in result.records.values())
     spans = sorted((row["token_ns"][0], row["token_ns"][-1]) for row in truth.values())
-    assert all(
-        first_end < next_begin for (_, first_end), (next_begin, _) in itertools.pairwise(spans)
-    )
+    assert all(first_end < next_begin for (_, first_end), (next_begin, _) in itertools.pairwise(spans))
     quickest = min(row["first_token_ns"] - row["received_ns"] for row in truth.values())
     assert quickest >= 5_000_000 + 3_000_000  # three uncached words at 1,000 a second
 
