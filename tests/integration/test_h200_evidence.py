@@ -293,7 +293,15 @@ def test_speculation_is_isolated_accepted_and_held(evidence: Evidence) -> None:
             3,
         )
         # Dummy weights repeat themselves: every drafted token is right, which no real text does.
-        assert row["acceptance_share"] > 0.99
+        drafted = accepted = 0.0
+        for repeat in range(3):
+            path = f"counters/sweep-c{concurrency:04}-r{repeat}.jsonl"
+            lines = evidence.lines("h200", CAMPAIGN_RUNS["qwen3-8b-ngram"], path)
+            first, last = lines[0], lines[-1]
+            assert (first["at"], last["at"]) == ("before", "after")
+            drafted += last["draft_tokens"] - first["draft_tokens"]
+            accepted += last["accepted_tokens"] - first["accepted_tokens"]
+        assert row["acceptance_share"] == pytest.approx(accepted / drafted) == pytest.approx(1.0)
 
 
 def test_a_second_user_slows_the_first(evidence: Evidence) -> None:
