@@ -7,7 +7,9 @@ gated as (
         *,
         recipe || ' (' || model || ' on ' || engine || ')' as subject,
         'at concurrency ' || concurrency
-        || coalesce(', ' || users || ' users', '')
+        || coalesce(
+            ', ' || users || if(users = 1, ' user', ' users'), ''
+        )
         || coalesce(', ' || format('{:,}', context_tokens) || ' tokens', '')
         || ' (' || workload || ')' as place,
     from {{ ref('gated_rows') }}
