@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import textwrap
 import signal
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
