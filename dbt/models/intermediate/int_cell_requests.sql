@@ -35,7 +35,7 @@ timings as (
     from requests
 ),
 
-final as (
+aggregates as (
     select
         run_id,
         cell_id,
@@ -126,22 +126,19 @@ final as (
         -- latency, from the planned send
         count(ttft_ms) filter (where is_ok) as ttft_count,
         avg(ttft_ms) filter (where is_ok) as ttft_ms_mean,
-        quantile_cont(ttft_ms, 0.5) filter (where is_ok) as ttft_ms_p50,
-        quantile_cont(ttft_ms, 0.9) filter (where is_ok) as ttft_ms_p90,
-        quantile_cont(ttft_ms, 0.99) filter (where is_ok) as ttft_ms_p99,
+        quantile_cont(ttft_ms, [0.5, 0.9, 0.99])
+        filter (where is_ok) as ttft_ms_quantiles,
         avg((first_token_ns - sent_ns) / 1e6) filter (where is_ok)
             as ttft_from_send_ms_mean,
         count(tpot_ms) filter (where is_ok) as tpot_count,
         avg(tpot_ms) filter (where is_ok) as tpot_ms_mean,
-        quantile_cont(tpot_ms, 0.5) filter (where is_ok) as tpot_ms_p50,
-        quantile_cont(tpot_ms, 0.9) filter (where is_ok) as tpot_ms_p90,
-        quantile_cont(tpot_ms, 0.99) filter (where is_ok) as tpot_ms_p99,
+        quantile_cont(tpot_ms, [0.5, 0.9, 0.99])
+        filter (where is_ok) as tpot_ms_quantiles,
         count(e2e_ms) filter (where is_ok) as e2e_count,
         avg(e2e_ms) filter (where is_ok) as e2e_ms_mean,
         stddev_samp(e2e_ms) filter (where is_ok) as e2e_ms_stddev,
-        quantile_cont(e2e_ms, 0.5) filter (where is_ok) as e2e_ms_p50,
-        quantile_cont(e2e_ms, 0.9) filter (where is_ok) as e2e_ms_p90,
-        quantile_cont(e2e_ms, 0.99) filter (where is_ok) as e2e_ms_p99,
+        quantile_cont(e2e_ms, [0.5, 0.9, 0.99])
+        filter (where is_ok) as e2e_ms_quantiles,
         -- rates of single requests
         max(prefill_rate) filter (where is_ok) as prefill_rate_max,
         arg_max(prompt_tokens, prefill_rate) filter (where is_ok)
@@ -175,6 +172,21 @@ final as (
         max(sent_ns) as last_sent_ns,
     from timings
     group by run_id, cell_id
+),
+
+final as (
+    select
+        * exclude (ttft_ms_quantiles, tpot_ms_quantiles, e2e_ms_quantiles),
+        ttft_ms_quantiles[1] as ttft_ms_p50,
+        ttft_ms_quantiles[2] as ttft_ms_p90,
+        ttft_ms_quantiles[3] as ttft_ms_p99,
+        tpot_ms_quantiles[1] as tpot_ms_p50,
+        tpot_ms_quantiles[2] as tpot_ms_p90,
+        tpot_ms_quantiles[3] as tpot_ms_p99,
+        e2e_ms_quantiles[1] as e2e_ms_p50,
+        e2e_ms_quantiles[2] as e2e_ms_p90,
+        e2e_ms_quantiles[3] as e2e_ms_p99,
+    from aggregates
 )
 
 select * from final
