@@ -16,7 +16,7 @@ EPILOG = """
 
 `weighbridge cheat-bench --scenarios my-faults/ --json`
 
-`weighbridge cheat-bench --only cache-seed-repeated --keep /tmp/bench` keeps raw and warehouse to look at
+`weighbridge cheat-bench --only cache-seed-repeated --keep bench-out` keeps raw and warehouse to look at
 """
 
 
