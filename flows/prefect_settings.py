@@ -14,7 +14,8 @@ DEFAULTS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-    "PREFECT_LOGGING_LEVEL": "ERROR",
+    # A failed flow is told once, by the command, and without a traceback.
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
 }
 
 
