@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from contracts.records import (
 )
 from flows import __version__
 from flows.importers.contamination import Dumps
+from flows.importers.reading import read_document
 from flows.importers.result import RequestRow, ResultRow
 from flows.landing import RunFolder, utc_now
 
@@ -36,7 +38,7 @@ PRICE = {
 
 
 def land_run(rows: list[ResultRow], raw: Path, campaign: str, dumps: Dumps | None) -> RunFolder:
-    """Land rows of one server lifetime as one run. The files themselves lie beside, under `files/`."""
+    """Land rows of one server lifetime as one run. The files lie beside, under `files/`, without their texts."""
     first = rows[0]
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{first.tool}-{first.model.rsplit('/', 1)[-1]}".lower()).strip(
         "-."
@@ -52,10 +54,59 @@ def land_run(rows: list[ResultRow], raw: Path, campaign: str, dumps: Dumps | Non
     run.land_records("bring_up.jsonl", [_bring_up(first, own)])
     for place, row in enumerate(rows):
         _land_cell(run, row, f"c{place:03d}", dumps, own, only_row=len(rows) == 1)
-    for source in sorted({row.source for row in rows} | set(dumps.paths if dumps else ())):
+    for source in _sources(rows):
+        _land_source(run, source)
+    for source in dumps.paths if dumps else ():
         run.land_file(source.name, source)
     run.land_records("run_end.jsonl", [RunEnd(**own, state="served", ended_at=utc_now(), note="imported")])
     return run
+
+
+def _sources(rows: list[ResultRow]) -> list[Path]:
+    return sorted({path for row in rows for path in (row.source, row.requests_source) if path is not None})
+
+
+def _land_source(run: RunFolder, source: Path) -> None:
+    """The file as it was given, less what people wrote and models answered, and less keys: those never enter raw."""
+    document = read_document(source)
+    if document.kind == "csv":
+        run.land_file(source.name, source)
+        return
+    kept = without_texts(document.data)
+    lines = kept if document.kind == "jsonl" else [kept]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    run.part(f"files/{source.name}").write_bytes(data)
+    run.land(f"files/{source.name}")
+
+
+# Always texts or secrets; and names that also stand for settings, which are texts when they hold words.
+_TEXTS = {
+    "generated_text", "generated_texts", "request_args", "request_inputs", "response_outputs", "response_chunks",
+    "request", "response", "messages", "payload", "payloads", "api_key", "authorization", "headers", "reasoning_text",
+}  # fmt: skip
+_TEXTS_IF_WORDS = {"prompt", "prompts", "output", "outputs", "text", "texts", "content", "input", "inputs"}
+LEFT_OUT = "left out by the importer"
+
+
+def without_texts(value: Any) -> Any:
+    """The same data with prompts, answers and keys replaced by a word that says so."""
+    if isinstance(value, dict):
+        return {
+            key: LEFT_OUT if _is_text(key, inner) else without_texts(inner) for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [without_texts(inner) for inner in value]
+    return value
+
+
+def _is_text(key: str, value: Any) -> bool:
+    name = key.lower()
+    if value is None or value == "" or value == []:
+        return False
+    if name in _TEXTS:
+        return True
+    words = value if isinstance(value, list) else [value]
+    return name in _TEXTS_IF_WORDS and all(isinstance(word, str) for word in words)
 
 
 def _run_start(rows: list[ResultRow], name: str, started: str, own: dict[str, Any]) -> RunStart:
@@ -76,9 +127,7 @@ def _run_start(rows: list[ResultRow], name: str, started: str, own: dict[str, An
         importer={
             "tool": first.tool,
             "tool_version": first.tool_version,
-            "files": [
-                {"name": path.name, "sha256": _sha256(path)} for path in sorted({row.source for row in rows})
-            ],
+            "files": [{"name": path.name, "sha256": _sha256(path)} for path in _sources(rows)],
             "imported_at": utc_now(),
             "gpus_known": any(row.gpus for row in rows),
             "axis": "instants of requests stand on a synthetic monotonic axis: the tool's own clock where it kept one, "

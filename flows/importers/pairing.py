@@ -67,6 +67,7 @@ def _is_same_run(summary: ResultRow, half: ResultRow) -> bool:
 
 def _merge(summary: ResultRow, half: ResultRow) -> None:
     summary.requests = half.requests
+    summary.requests_source = half.source
     summary.has_instants = half.has_instants
     summary.notes += half.notes
     summary.evidence |= {key: value for key, value in half.evidence.items() if key not in summary.evidence}

@@ -73,6 +73,7 @@ class ResultRow:
     asked_output_tokens: int | None = None
     is_fixed_length: bool = False
     requests: list[RequestRow] = field(default_factory=list)
+    requests_source: Path | None = None
     has_instants: bool = False
     telemetry: list[dict[str, Any]] = field(default_factory=list)
     gpus: int | None = None

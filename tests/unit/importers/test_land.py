@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from contracts.errors import BadInput
 from contracts.records import Cell, Counters, ImportedResult, Request, RunStart, Telemetry, Window
 from flows.importers import import_files
+from flows.importers.land import LEFT_OUT, without_texts
 from flows.landing import RunFolder, read_records
 
 FILES = Path(__file__).resolve().parents[2] / "fixtures" / "results"
@@ -26,7 +28,32 @@ def test_a_row_lands_with_its_tool_files_and_seals(tmp_path: Path) -> None:
     assert (cell.concurrency, cell.planned_requests) == (2, 4)
     (result,) = read_records(run.path / "imported/c000.jsonl", ImportedResult)
     assert result.headline["ttft_mean_ms"] == 250.0
-    assert (run.path / "files/vllm-detailed.json").read_bytes() == (FILES / "vllm-detailed.json").read_bytes()
+
+
+def test_prompts_answers_and_keys_never_enter_raw(tmp_path: Path) -> None:
+    (run,) = import_files([FILES / "vllm-detailed.json"], tmp_path)
+    given, kept = (
+        json.loads(path.read_text())
+        for path in (FILES / "vllm-detailed.json", run.path / "files/vllm-detailed.json")
+    )
+    assert given["generated_texts"] == ["a b c d e"] * 4
+    assert kept == {**given, "generated_texts": LEFT_OUT}
+    report = {
+        "api_key": "secret",
+        "output": {"tokens": 4},
+        "requests": [{"prompt": "words", "output": "more", "prompt_tokens": 1}],
+    }
+    assert without_texts(report) == {
+        "api_key": LEFT_OUT, "output": {"tokens": 4}, "requests": [{"prompt": LEFT_OUT, "output": LEFT_OUT, "prompt_tokens": 1}],
+    }  # fmt: skip
+
+
+def test_both_halves_of_a_result_are_kept(tmp_path: Path) -> None:
+    (run,) = import_files([FILES / "aiperf-summary.json", FILES / "aiperf-records.jsonl"], tmp_path)
+    assert sorted(path.name for path in (run.path / "files").iterdir()) == [
+        "aiperf-records.jsonl",
+        "aiperf-summary.json",
+    ]
 
 
 def test_requests_without_a_clock_keep_their_own_latencies_only(tmp_path: Path) -> None:
