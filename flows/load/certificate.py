@@ -86,7 +86,7 @@ class Certificate:
             cpu_s=self._cpu_used,
             gc_pauses=self._pauses,
             gc_pause_ns=self._pause_ns,
-            peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            peak_rss_mb=peak_rss_mb(),
             open_file_limit=_open_file_limit(),
             load_before=self._load_before,
             load_after=machine_load(),
@@ -221,3 +221,16 @@ def concurrency_curve(
         thinned[-1] = curve[-1]
     busy = sum(intervals_ns[1::2]) - sum(intervals_ns[::2])
     return thinned, peak, busy / (closed_ns - opened_ns)
+
+
+def peak_rss_mb() -> float | None:
+    """This program's own peak of resident memory, in MiB; None where the kernel does not tell.
+
+    getrusage's figure survives exec, so a process that a large parent started would carry its parent's peak.
+    """
+    try:
+        with open("/proc/self/status") as status:
+            peak = next((line for line in status if line.startswith("VmHWM:")), None)
+    except OSError:
+        return None
+    return int(peak.split()[1]) / 1024 if peak else None

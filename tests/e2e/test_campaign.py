@@ -178,7 +178,9 @@ def test_killed_flow_resumes_and_counts_no_request_twice(tmp_path: Path, prefect
         if cell.window_state == "complete" and cell.workload != "probes"
     )
     assert set(complete.values()) == {1}, "a completed cell was measured again"
-    starts = [start for path in raw.glob("*/*/run_start.jsonl") for start in read_records(path, RunStart)]
+    starts = [
+        start for path in sorted(raw.glob("*/*/run_start.jsonl")) for start in read_records(path, RunStart)
+    ]
     assert sum(start.resumes_run_id is not None for start in starts) == 1
     states = Counter(
         end.state for path in raw.glob("*/*/run_end.jsonl") for end in read_records(path, RunEnd)
