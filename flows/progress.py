@@ -68,6 +68,11 @@ class Display:
         else:
             self.line(text)
 
+    def detail(self, text: str) -> None:
+        """A part of the current step: shown in a terminal, left out of a plain log."""
+        if self._live is not None:
+            self.step(text)
+
     def done(self, text: str | None = None, style: str = "") -> None:
         """Count one step, with a line that stays on the screen."""
         if text:

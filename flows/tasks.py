@@ -90,7 +90,7 @@ def build_warehouse(raw: Path, warehouse: Path, display: Display) -> Any:
     """dbt and the contracts; raises, and so fails the flow, when either refuses."""
     from flows import warehouse as room
 
-    return room.build_warehouse(raw, warehouse, on_event=display.step)
+    return room.build_warehouse(raw, warehouse, on_event=display.detail)
 
 
 @task(name="write report", **_plain)

@@ -210,7 +210,11 @@ def explain_end(
     is_weak = reading.failure_class in ("died_silently", "unknown")
     if reading.failure_class is not None and not (is_weak and _was_oom_killed(process)):
         deciding = reading.evidence[0]["text"].strip() if reading.evidence else "see the log"
-        return reading, reading.failure_class, f"{textwrap.shorten(deciding, 300, placeholder=' …')} ({ending})"
+        return (
+            reading,
+            reading.failure_class,
+            f"{textwrap.shorten(deciding, 300, placeholder=' …')} ({ending})",
+        )
     reading.state = "failed"
     if timed_out and code is None:
         hang: FailureClass = reading.facts.extra.get("failure_class_if_timed_out") or "timeout"

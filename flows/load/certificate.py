@@ -31,7 +31,7 @@ class Share(msgspec.Struct):
     cpu_s: float
     gc_pauses: int
     gc_pause_ns: int
-    peak_rss_mb: float
+    peak_rss_mb: float | None
     open_file_limit: int | None
     load_before: float | None
     load_after: float | None
@@ -176,7 +176,7 @@ def window_record(spec: WindowSpec, epoch: Epoch, shares: list[Share], counts: d
         cpu_s=cpu_s,
         gc_pauses=sum(share.gc_pauses for share in shares),
         gc_pause_ms=sum(share.gc_pause_ns for share in shares) / 1e6,
-        peak_rss_mb=sum(share.peak_rss_mb for share in shares),
+        peak_rss_mb=_sum_known([share.peak_rss_mb for share in shares]),
         drift_ms_per_min=first.epoch_opened.drift_ms_per_min(first.epoch_closed),
         planned=sum(counts.values()),
         ok=counts.get("ok", 0),
@@ -221,6 +221,12 @@ def concurrency_curve(
         thinned[-1] = curve[-1]
     busy = sum(intervals_ns[1::2]) - sum(intervals_ns[::2])
     return thinned, peak, busy / (closed_ns - opened_ns)
+
+
+def _sum_known(values: list[float | None]) -> float | None:
+    """The sum, or None when any part is unknown: a part that was not observed is not 0."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def peak_rss_mb() -> float | None:
