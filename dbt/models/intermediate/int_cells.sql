@@ -2,6 +2,7 @@
 -- A cell exists where its requests, its record or its import landed, whether or
 -- not the rest can be read: broken evidence makes a row of standing invalid, it
 -- does not make the row vanish. Probe cells are not rows.
+{{ config(materialized='table') }}
 with
 
 files as (

@@ -4,6 +4,7 @@
 -- bandwidth x batch / (active weight bytes + batch x cache bytes read), and no
 -- more than the arithmetic allows. Speculation verifies several tokens with one
 -- read, so it multiplies the decode ceiling by 1 + draft tokens.
+{{ config(materialized='table') }}
 with
 
 figures as (

@@ -1,4 +1,5 @@
 -- grain: one row per run folder that was read
+{{ config(materialized='table') }}
 with
 
 loads as (
