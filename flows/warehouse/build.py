@@ -76,9 +76,6 @@ def build_warehouse(
         with DbtProcess(folder, warehouse.resolve() / ".dbt") as dbt:
             from flows.warehouse.load import load
 
-            threading.Thread(
-                target=importlib.import_module, args=["contracts.publication"], daemon=True
-            ).start()
             say("reading raw")
             loaded = load(
                 raw,
@@ -94,6 +91,10 @@ def build_warehouse(
             if not is_full:
                 # Views and seeds are as the base has them: the project is the same, by its fingerprint.
                 arguments += ["--exclude-resource-type", "seed", "--exclude", "config.materialized:view"]
+            # Needed after dbt, slow to import, and this process now only waits.
+            threading.Thread(
+                target=importlib.import_module, args=["contracts.publication"], daemon=True
+            ).start()
             dbt.run(arguments, say)
         seconds["dbt"] = time.monotonic() - started
         started = time.monotonic()
