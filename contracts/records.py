@@ -61,7 +61,8 @@ class Record(msgspec.Struct, kw_only=True):
 class RunStart(Record, kw_only=True):
     """One bring-up of one recipe, written before anything is started.
 
-    source: measured (this project's flows), imported (another tool's file) or synthetic (the generator).
+    source: measured (this project's flows on an engine), imported (another tool's file) or synthetic (made without
+    an engine: by the generator, or on the reference server, which plays one).
     recipe_settings: the recipe as resolved, flattened to `name -> value`; comparisons diff it for confounders.
     price: {usd_per_gpu_hour, key, source, as_of}; `gpus` counts the devices that the price multiplies
     (1 for a CPU node, priced as one CPU hour). execution_id: the `weighbridge run` that this run belongs to;
@@ -286,6 +287,7 @@ class Counters(Record, kw_only=True):
 
     at: before (window about to open, warm-up done), during (sampled), after (window closed).
     Token counters are cumulative since server start. source_names: canonical -> the engine's own name.
+    role: what the endpoint is; of a prefill/decode split both sides count the same prompts.
     """
 
     record: str = "counters"
@@ -294,6 +296,7 @@ class Counters(Record, kw_only=True):
     at_ns: int
     scraped_at: str
     endpoint: int = 0
+    role: Literal["server", "replica", "prefill", "decode"] | None = None
     prompt_tokens: float | None = None
     cached_prompt_tokens: float | None = None
     prefix_queries: float | None = None

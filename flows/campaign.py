@@ -21,6 +21,7 @@ def campaign(
     raw: Path = Path("raw"),
     is_resumed: bool = False,
     recipes: list[str] | None = None,
+    is_rehearsed: bool = False,
     display: Display | None = None,
 ) -> dict[str, Any]:
     """Run every recipe of a campaign, in the file's order, and keep how each one ended.
@@ -28,16 +29,16 @@ def campaign(
     A recipe that `rescues` another runs only after that one failed; once a rescue serves, the failure is reproduced
     (unless the failed recipe says `reproduce: false`), for a rescue of something that fails only now and then proves
     nothing. A failed bring-up is a result and not a failed flow.
-    recipes: names to run; null means all. Returns {execution_id, runs: [{run_id, recipe, state, ...}]}.
+    recipes: names to run; null means all. is_rehearsed: reference servers play the engines. Returns {execution_id, runs: [{run_id, recipe, state, ...}]}.
     """
     path = Path(campaign_path)
-    definition = load_campaign(path)
+    definition = load_campaign(path, is_rehearsed=is_rehearsed)
     display = display or Display()
     execution = executions.open_execution(
         definition, path.read_bytes(), Path(raw), is_resumed=is_resumed, notice=display.line
     )
     display.step("reading the node")
-    execution.node_facts = tasks.read_node()
+    execution.node_facts = tasks.read_node(definition)
     display.done("node read")
     wanted = [recipe for recipe in definition.recipes if recipes is None or recipe.name in recipes]
     outcomes: dict[str, dict[str, Any]] = {}

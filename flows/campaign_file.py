@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from contracts.errors import BadInput
 from flows import workloads
 from flows.recipe import Recipe, Strict
+from flows.rehearsal import SUFFIX, Rehearsal, stand_in
 from flows.workloads.probes import Parameters as ProbeParameters
 
 PRICES = Path(__file__).resolve().parent.parent / "dbt" / "seeds" / "prices.csv"
@@ -69,6 +70,8 @@ class Campaign(Strict):
     """Recipes x workloads on one node, with a publication policy and a price.
 
     compare: pairs of recipes that are meant to be compared; the warehouse lists what else differs between them.
+    measures_links: what GPUs' links carry is measured before anything starts. rehearsal: what plays node and engines,
+    where the campaign is only rehearsed.
     """
 
     name: str = Field(pattern=_NAME)
@@ -81,6 +84,8 @@ class Campaign(Strict):
     probes: ProbeParameters = ProbeParameters()
     compare: list[Comparison] = Field(default=[])
     assume: Assumptions = Assumptions()
+    measures_links: bool = False
+    rehearsal: Rehearsal | None = None
     path: Path
     sha256: str
 
@@ -104,26 +109,44 @@ class _Head(Strict):
     probes: dict[str, Any] = Field(default={})
     assume: dict[str, Any] = Field(default={})
     compare: list[dict[str, Any]] = Field(default=[])
+    measures_links: bool = False
+    rehearsal: dict[str, Any] = Field(default={})
 
 
-def load_campaign(path: Path, prices: Path = PRICES) -> Campaign:
-    """The campaign in `path`. Raises BadInput naming file, line and what is wrong."""
+def load_campaign(path: Path, prices: Path = PRICES, *, is_rehearsed: bool = False) -> Campaign:
+    """The campaign in `path`. Raises BadInput naming file, line and what is wrong.
+
+    is_rehearsed: with reference servers in the engines' place, as the file's `rehearsal:` says, and a name of its own.
+    """
     text = _read(path)
     document = Document(path, text)
     head = document.validate(_Head, document.data, ())
     price = _price(document, head.price, prices)
+    rehearsal = document.validate(Rehearsal, head.rehearsal, ("rehearsal",))
     recipes = [
         document.validate(Recipe, value, ("recipes", place)) for place, value in enumerate(head.recipes)
     ]
     entries = [_entry(document, value, ("workloads", place)) for place, value in enumerate(head.workloads)]
     asked = document.validate(ProbeParameters, head.probes, ("probes",))
+    _check_rehearsal(document, rehearsal, recipes, entries)
+    if is_rehearsed:
+        recipes = [stand_in(recipe, rehearsal) for recipe in recipes]
+        entries = [
+            _entry(
+                document,
+                value | rehearsal.workloads.get(entry.name, {}),
+                ("rehearsal", "workloads", entry.name),
+            )
+            for value, entry in zip(head.workloads, entries, strict=True)
+        ]
+        asked = document.validate(ProbeParameters, head.probes | rehearsal.probes, ("rehearsal", "probes"))
     pairs = [
         document.validate(Comparison, value, ("compare", place)) for place, value in enumerate(head.compare)
     ]
     assumed = document.validate(Assumptions, head.assume, ("assume",))
     _check_names(document, recipes, entries, pairs)
     return Campaign(
-        name=head.name,
+        name=head.name + (SUFFIX if is_rehearsed else ""),
         description=head.description,
         policy=head.policy,
         seed=head.seed,
@@ -133,6 +156,8 @@ def load_campaign(path: Path, prices: Path = PRICES) -> Campaign:
         probes=asked,
         compare=pairs,
         assume=assumed,
+        measures_links=head.measures_links,
+        rehearsal=rehearsal if is_rehearsed else None,
         path=path,
         sha256=hashlib.sha256(text.encode()).hexdigest(),
     )
@@ -452,6 +477,18 @@ def _beside(campaign: Path, name: str) -> str:
     return str(campaign.parent / name)
 
 
+def _check_rehearsal(
+    document: Document, rehearsal: Rehearsal, recipes: list[Recipe], entries: list[WorkloadEntry]
+) -> None:
+    for key, known, wanted in (
+        ("recipes", [recipe.name for recipe in recipes], "a recipe of this file"),
+        ("workloads", [entry.name for entry in entries], "a workload of this file"),
+    ):
+        for name in getattr(rehearsal, key):
+            if name not in known:
+                _refuse_name(document, ("rehearsal", key, name), name, known, wanted)
+
+
 def _check_names(
     document: Document, recipes: list[Recipe], entries: list[WorkloadEntry], pairs: list[Comparison]
 ) -> None:
@@ -463,6 +500,14 @@ def _check_names(
                     evidence=document.at((part, place)),
                     next_step="give one of them another name",
                 )
+    engines = {recipe.engine for recipe in recipes}
+    if "reference" in engines and len(engines) > 1:
+        place = next(place for place, recipe in enumerate(recipes) if recipe.engine == "reference")
+        raise BadInput(
+            "the reference server stands beside an engine: synthetic rows and measured ones are never mixed",
+            evidence=document.at(("recipes", place, "engine")),
+            next_step="two campaigns; --rehearse puts reference servers in every engine's place",
+        )
     known = [recipe.name for recipe in recipes]
     for place, recipe in enumerate(recipes):
         if recipe.rescues is not None and recipe.rescues not in known[:place]:

@@ -21,14 +21,24 @@ def measure(
     is_resumed: bool = False,
     recipes: list[str] | None = None,
     is_published: bool = True,
+    is_rehearsed: bool = False,
     display: Display | None = None,
 ) -> dict[str, Any]:
     """Run the campaign; then, unless `is_published` is false, build, judge and report.
 
+    is_rehearsed: reference servers play the engines, and what lands is synthetic (docs/multi-gpu.md).
+
     Returns the campaign's outcome, with the paths of the database, the report and the docs when published.
     """
     display = display or Display()
-    outcome = campaign(campaign_path, raw=raw, is_resumed=is_resumed, recipes=recipes, display=display)
+    outcome = campaign(
+        campaign_path,
+        raw=raw,
+        is_resumed=is_resumed,
+        recipes=recipes,
+        is_rehearsed=is_rehearsed,
+        display=display,
+    )
     outcome["raw"] = str(Path(raw) / outcome["campaign"])
     if is_published:
         published = publish(raw=raw, warehouse=warehouse, publication=publication, display=display)

@@ -9,6 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 EngineName = Literal["llamacpp", "vllm", "sglang", "transformers", "external", "reference"]
 
 
+# What is not a setting of the server: two recipes are not told apart by it.
+_NO_SETTINGS = ("name", "rescues", "env", "workloads", "reproduce", "api_key_env", "url", "stand_in")
+
+
 class Strict(BaseModel):
     """Refuses unknown keys: a misspelt setting must not silently become a default."""
 
@@ -38,6 +42,7 @@ class Recipe(Strict):
     context_tokens: the ceiling that is asked of the engine, per sequence. slots: sequences at once.
     args: extra arguments, as written. env: extra environment; values never reach raw, only names.
     rescues: the recipe that this one is tried for after it failed; the one setting that differs is the change.
+    stand_in: for engine reference, the scenario of a server that plays this recipe's engine (a rehearsal sets it).
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
@@ -75,6 +80,7 @@ class Recipe(Strict):
     compile_cache: str | None = None
     rescues: str | None = None
     reproduce: bool = True
+    stand_in: dict[str, Any] | None = None
     workloads: list[str] | None = Field(
         default=None, description="names of the campaign's workloads; null means all"
     )
@@ -83,6 +89,8 @@ class Recipe(Strict):
     def _external_needs_a_url(self) -> Recipe:
         if (self.engine == "external") != (self.url is not None):
             raise ValueError("url is given for engine external, and only there")
+        if self.stand_in is not None and self.engine != "reference":
+            raise ValueError("stand_in is given for engine reference, and only there")
         return self
 
     @property
@@ -117,12 +125,15 @@ class Recipe(Strict):
         """Every setting, flat, by name: what two recipes are compared by. Environment by name only."""
         flat: dict[str, Any] = {}
         for key, value in self.model_dump(mode="json").items():
-            if key in ("name", "rescues", "env", "workloads", "reproduce", "api_key_env", "url"):
+            if key in _NO_SETTINGS:
                 continue
             if isinstance(value, dict):
                 flat.update({f"{key}.{inner}": v for inner, v in value.items()})
             else:
                 flat[key] = value
+        if self.prefill_decode is not None:
+            # The two sides name the devices: the same ones must not look like another choice of them.
+            flat["gpu_ids"] = sorted({*self.prefill_decode.prefill_gpus, *self.prefill_decode.decode_gpus})
         for name in sorted(self.env):
             flat[f"env.{name}"] = "set"
         return flat

@@ -6,7 +6,9 @@ anything is started, each cell's evidence as its window closes, run_end last.
 
 from __future__ import annotations
 
+import os
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,10 +32,11 @@ from contracts.records import (
     Window,
     WindowState,
 )
-from flows import __version__, engines, lifecycle, load, node, workloads
-from flows.campaign_file import WorkloadEntry
+from flows import __version__, engines, lifecycle, load, node, rehearsal, workloads
+from flows.campaign_file import Campaign, WorkloadEntry
 from flows.engines.base import BringUpFailed
 from flows.engines.served import Served
+from flows.engines.vllm import PYTHON_VARIABLE
 from flows.executions import SCRATCH, Execution
 from flows.landing import RunFolder, read_records, utc_now
 from flows.load.plan import WindowSpec
@@ -101,6 +104,8 @@ class RecipeRun:
                 RunStart(
                     campaign=campaign.name,
                     run_id=self.run.run_id,
+                    # Where no engine was, nothing of an engine was measured.
+                    source="synthetic" if recipe.engine == "reference" else "measured",
                     recipe=recipe.name,
                     engine=recipe.engine,
                     model=recipe.model,
@@ -499,6 +504,10 @@ def _cell_fields(plan: CellPlan) -> dict[str, Any]:
     }
 
 
-def read_node() -> dict[str, Any]:
-    """The machine's facts, once an execution."""
-    return node.read_node()
+def read_node(campaign: Campaign) -> dict[str, Any]:
+    """The machine's facts, once an execution; a rehearsal's with the devices that it plays."""
+    if campaign.rehearsal is not None:
+        return rehearsal.played_node(node.read_node(), campaign.rehearsal, campaign.path.parent)
+    # Links are measured with torch, which comes with vLLM and not with this project.
+    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+    return node.read_node(measures_links=campaign.measures_links, torch_python=python)

@@ -13,6 +13,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows import runs
+from flows.campaign_file import Campaign
 from flows.executions import Execution
 from flows.progress import Display
 from flows.recipe import Recipe
@@ -24,9 +25,9 @@ _plain: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0, "persist_resul
 
 
 @task(name="read node", **_plain)
-def read_node() -> dict[str, Any]:
+def read_node(campaign: Campaign) -> dict[str, Any]:
     """Read the machine once an execution."""
-    return runs.read_node()
+    return runs.read_node(campaign)
 
 
 @task(name="bring up", task_run_name="bring up {recipe.name}", **_plain)

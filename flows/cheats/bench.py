@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from contracts.screens import SCREENS
-from flows import runs
+from flows import node, runs
 from flows.campaign_file import Campaign, Price, WorkloadEntry
 from flows.cheats import edits, planning
 from flows.cheats.disturbance import disturbing
@@ -65,7 +65,7 @@ def run_bench(
     Faults run `fault_workers` at a time; their verdicts do not rest on a quiet machine. Clean cells run in CLEAN_LANES
     lanes. Scenarios that disturb a process run alone.
     """
-    node_facts = runs.read_node()
+    node_facts = node.read_node()
     raw = folder / "raw"
     groups = group(scenarios)
 

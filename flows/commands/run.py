@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+REHEARSAL = "rehearsal"
 EPILOG = """
 **Examples**
 
@@ -15,6 +16,8 @@ EPILOG = """
 `weighbridge run campaigns/one-gpu.yaml --plan` prints cells, requests, tokens, hours and cost, and starts nothing
 
 `weighbridge run campaigns/quickstart.yaml --resume` goes on from what is sealed
+
+`weighbridge run campaigns/multi-gpu.yaml --rehearse` tries all but the engines before a node is borrowed
 """
 
 
@@ -27,19 +30,28 @@ def run(
     campaign: Path = typer.Argument(help="The campaign file."),
     plan: bool = typer.Option(False, "--plan", help="Print what would run, and start nothing."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the last execution of this campaign."),
+    rehearse: bool = typer.Option(
+        False,
+        "--rehearse",
+        help="Put reference servers in the engines' place, into a folder of its own: rehearsal/.",
+    ),
     recipe: list[str] = typer.Option(
         [], "--recipe", help="Run only this recipe; may be given more than once."
     ),
-    raw: Path = typer.Option(Path("raw"), help="Where raw evidence lands."),
-    warehouse: Path = typer.Option(Path("warehouse"), help="Where the warehouse is built."),
-    publication: Path = typer.Option(Path("publication"), help="Where the report and the docs are written."),
+    raw: Path | None = typer.Option(None, help="Where raw evidence lands.", show_default="raw"),
+    warehouse: Path | None = typer.Option(
+        None, help="Where the warehouse is built.", show_default="warehouse"
+    ),
+    publication: Path | None = typer.Option(
+        None, help="Where the report and the docs are written.", show_default="publication"
+    ),
     build: bool = typer.Option(True, help="Build and judge the warehouse and write the report afterwards."),
     as_json: bool = typer.Option(False, "--json", help="Print the outcome as JSON on standard output."),
 ) -> None:
     """Run a campaign: bring recipes up, measure, keep the failures, build and judge, write the report."""
     from flows.campaign_file import load_campaign
 
-    definition = load_campaign(campaign)
+    definition = load_campaign(campaign, is_rehearsed=rehearse)
     _refuse_unknown_recipes(recipe, [known.name for known in definition.recipes], campaign)
     if plan:
         from flows.plan_table import print_plan
@@ -49,6 +61,8 @@ def run(
     from flows import prefect_server
     from flows.progress import Display
 
+    # What a rehearsal lands is synthetic and must not lie beside what was measured.
+    base = Path(REHEARSAL) if rehearse else Path()
     display = Display()
     with display.running(
         f"campaign {definition.name}", steps=1 + len(definition.recipes) + (3 if build else 0)
@@ -59,12 +73,13 @@ def run(
 
             outcome = measure(
                 campaign,
-                raw=raw,
-                warehouse=warehouse,
-                publication=publication,
+                raw=raw or base / "raw",
+                warehouse=warehouse or base / "warehouse",
+                publication=publication or base / "publication",
                 is_resumed=resume,
                 recipes=recipe or None,
                 is_published=build,
+                is_rehearsed=rehearse,
                 display=display,
             )
     if as_json:

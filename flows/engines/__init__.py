@@ -52,3 +52,10 @@ def reference_recipe(
     from flows.engines import reference
 
     return reference.reference_recipe(server, name=name, claims=claims)
+
+
+def played_recipe(recipe: Recipe, *changes: dict[str, Any]) -> Recipe:
+    """A recipe of any engine with the reference server in the engine's place. changes: laid over its scenario."""
+    from flows.engines import reference
+
+    return reference.played_recipe(recipe, *changes)

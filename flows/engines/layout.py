@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from contracts.errors import BadInput
+from flows.engines.base import ProcessSpec
+from flows.engines.processes import free_port
 from flows.recipe import Recipe
 
 
@@ -88,3 +91,12 @@ def compile_cache_environment(recipe: Recipe) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
         "TRITON_CACHE_DIR": f"{folder}/triton",
     }
+
+
+def router_of_split(dialect: str, prefill: ProcessSpec, decode: ProcessSpec, *options: str) -> ProcessSpec:
+    """The router before the two sides of a prefill/decode split (flows.engines.router)."""
+    port = free_port()
+    argv = [sys.executable, "-m", "flows.engines.router", "--dialect", dialect, "--port", str(port), *options]
+    for side, spec in (("--prefill", prefill), ("--decode", decode)):
+        argv += [side, f"http://127.0.0.1:{spec.port}"]
+    return ProcessSpec(argv, {}, port, "router")

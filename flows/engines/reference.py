@@ -22,36 +22,59 @@ DEFAULT = "default"
 
 
 class ReferenceEngine:
-    """`recipe.model` is a scenario file, or `default`; `--set JSON` in `recipe.args` is laid over it."""
+    """`recipe.model` is a scenario file, or `default`; `--set JSON` in `recipe.args` is laid over it.
+
+    Where `recipe.stand_in` is given, the recipe is another engine's, which this server plays: the scenario is the
+    stand-in's, and model and args are only what that engine would have got.
+    """
 
     name = "reference"
     token_counter = "/tokenize"
 
     def served_model(self, recipe: Recipe) -> str:
         """The name that clients ask for."""
+        if recipe.stand_in is not None:
+            from flows.engines import layout
+
+            return layout.served_name(recipe)
         return recipe.served_name or _read(recipe.model, recipe.args).model
 
     def processes(self, recipe: Recipe, folder: Path) -> list[ProcessSpec]:
-        """One server a replica. Raises BadInput for a scenario that cannot be read."""
+        """One server a replica, or one a side and a router. Raises BadInput for a scenario that cannot be read."""
+        from flows.engines import layout
+
+        if recipe.stand_in is not None:
+            scenario = ["--set", json.dumps(recipe.stand_in, sort_keys=True)]
+            _read(DEFAULT, scenario)
+        else:
+            scenario = [*([] if recipe.model == DEFAULT else ["--scenario", recipe.model]), *recipe.args]
+        if recipe.prefill_decode is not None:
+            split = recipe.prefill_decode
+            prefill = self._server(recipe, scenario, "prefill", split.prefill_gpus)
+            decode = self._server(recipe, scenario, "decode", split.decode_gpus)
+            return [prefill, decode, layout.router_of_split("vllm", prefill, decode)]
+        role = "replica" if recipe.replicas > 1 else "server"
+        each = layout.gpus_per_replica(recipe)
+        return [
+            self._server(recipe, scenario, role, ids)
+            for ids in layout.split_gpus(recipe, recipe.replicas, each)
+        ]
+
+    def _server(
+        self, recipe: Recipe, scenario: list[str], role: str, gpu_ids: list[int] | None
+    ) -> ProcessSpec:
         from flows.engines.base import ProcessSpec
         from flows.engines.processes import free_port
 
-        model = self.served_model(recipe)
-        specs = []
-        for _ in range(recipe.replicas):
-            port = free_port()
-            argv = [sys.executable, "-m", "flows.engines.reference", "--port", str(port), "--model", model]
-            if recipe.model != DEFAULT:
-                argv += ["--scenario", recipe.model]
-            argv += recipe.args
-            role = "replica" if recipe.replicas > 1 else "server"
-            specs.append(ProcessSpec(argv, dict(recipe.env), port, role, recipe.gpu_ids))
-        return specs
+        port = free_port()
+        argv = [sys.executable, "-m", "flows.engines.reference", "--port", str(port)]
+        argv += ["--model", self.served_model(recipe), *scenario]
+        return ProcessSpec(argv, dict(recipe.env), port, role, gpu_ids)
 
     def is_ready(self, base_url: str, log_text: str) -> bool:
         from flows.engines import http
 
-        return "Application startup complete" in log_text and http.is_ok(f"{base_url}/health")
+        return http.is_ok(f"{base_url}/health")
 
     def read_log(self, lines: Any) -> LogReading:
         """Its log is in vLLM's words."""
@@ -74,6 +97,27 @@ def reference_recipe(
     settings: dict[str, Any] = {"name": name, "engine": "reference", "model": DEFAULT, **(claims or {})}
     settings["args"] = [*settings.get("args", []), "--set", json.dumps(server, sort_keys=True)]
     return Recipe(**settings)
+
+
+def played_recipe(recipe: Recipe, *changes: dict[str, Any]) -> Recipe:
+    """The recipe on a reference server that announces what the recipe asks for. changes: laid over that, in order.
+
+    Raises BadInput for a key of a scenario that the reference server does not know.
+    """
+    from flows.engines.reference_scenario import build_scenario, merge
+
+    start: dict[str, Any] = {}
+    if recipe.context_tokens is not None:
+        start["max_model_len"] = recipe.context_tokens
+    if recipe.max_running_requests is not None:
+        start["max_num_seqs"] = recipe.max_running_requests
+    scenario: dict[str, Any] = {"start": start, "cache": {"enabled": recipe.prefix_caching is not False}}
+    for change in changes:
+        scenario = merge(scenario, change)
+    build_scenario(scenario, f"the server that plays {recipe.name}")
+    return recipe.model_copy(
+        update={"engine": "reference", "stand_in": scenario, "url": None, "launcher": None}
+    )
 
 
 def _read(model: str, args: list[str]) -> Any:

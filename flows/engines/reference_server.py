@@ -52,6 +52,12 @@ def count_tokens(text: str) -> int:
     return len(text.split())
 
 
+def takes_remote_prefill(body: dict[str, Any]) -> bool:
+    """Whether a request comes with the KV that another server computed (vLLM's Nixl protocol)."""
+    transfer = body.get("kv_transfer_params")
+    return isinstance(transfer, dict) and transfer.get("do_remote_prefill") is True
+
+
 class PrefixCache:
     """Blocks of prompt tokens by the hash of everything up to their end, least recently used first out."""
 
@@ -486,6 +492,8 @@ class ReferenceServer:
         wait = timing.ttft_ms * MS + _jitter(timing.ttft_jitter_ms, draw) * MS
         if timing.prefill_tokens_per_s:
             fresh = stream.prompt_tokens - (stream.cached if cache.saves_prefill else 0)
+            if takes_remote_prefill(body):
+                fresh = 0
             prefill = round(max(0, fresh) / timing.prefill_tokens_per_s * SECOND)
             if timing.prefill == "serial":
                 begins = max(now_ns(), self.prefill_free_ns)

@@ -497,6 +497,13 @@ class Writer:
             body["choices"] = [{"index": 0, "message": message, "finish_reason": self.reason}]
         if self.scenario.usage.mode != "none":
             body["usage"] = self.usage(made)
+        transfer = self.body.get("kv_transfer_params")
+        if isinstance(transfer, dict) and transfer.get("do_remote_decode") is True:
+            # The prefill side of a split names where its KV lies; nothing is there to be fetched.
+            body["kv_transfer_params"] = {
+                "do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": self.id,
+                "remote_block_ids": [], "remote_host": "127.0.0.1", "remote_port": 0,
+            }  # fmt: skip
         return body
 
     # Responses

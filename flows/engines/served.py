@@ -67,9 +67,11 @@ class Served:
     def counters(self) -> list[dict[str, Any]]:
         """Each endpoint's counters now, canonical names, absent is None; `source_names` and `notes` inside."""
         found = []
+        roles = [process.spec.role for process in self.processes if process.spec.role != "router"]
         for index, url in enumerate(self.metrics_urls or [f"{base}/metrics" for base in self.endpoints]):
             text = http.get_text(self.client, url) or ""
-            found.append({"endpoint": index, **self.engine.read_counters(text)})
+            role = roles[index] if index < len(roles) else None
+            found.append({"endpoint": index, "role": role, **self.engine.read_counters(text)})
         return found
 
     def is_alive(self) -> bool:

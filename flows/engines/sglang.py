@@ -60,16 +60,10 @@ class Sglang:
             if role == "prefill":
                 argv += ["--disaggregation-bootstrap-port", str(bootstrap)]
             specs.append(ProcessSpec(argv, environment, port, role, ids))
-        port = free_port()
-        argv = [sys.executable, "-m", "flows.engines.router", "--dialect", "sglang", "--port", str(port)]
-        argv += ["--bootstrap-port", str(bootstrap)]
-        argv += [
-            "--prefill",
-            f"http://127.0.0.1:{specs[0].port}",
-            "--decode",
-            f"http://127.0.0.1:{specs[1].port}",
+        return [
+            *specs,
+            layout.router_of_split("sglang", specs[0], specs[1], "--bootstrap-port", str(bootstrap)),
         ]
-        return [*specs, ProcessSpec(argv, {}, port, "router")]
 
     def _argv(self, recipe: Recipe, port: int) -> list[str]:
         python = recipe.env.get(PYTHON_VARIABLE) or os.environ.get(PYTHON_VARIABLE) or sys.executable

@@ -75,15 +75,7 @@ class Vllm:
                 "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
             }
             specs.append(ProcessSpec(argv, {**environment, **side}, port, role, ids))
-        port = free_port()
-        argv = [sys.executable, "-m", "flows.engines.router", "--dialect", "vllm", "--port", str(port)]
-        argv += [
-            "--prefill",
-            f"http://127.0.0.1:{specs[0].port}",
-            "--decode",
-            f"http://127.0.0.1:{specs[1].port}",
-        ]
-        return [*specs, ProcessSpec(argv, {}, port, "router")]
+        return [*specs, layout.router_of_split("vllm", specs[0], specs[1])]
 
     def _argv(self, recipe: Recipe, port: int) -> list[str]:
         argv = launcher(recipe)

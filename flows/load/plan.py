@@ -67,7 +67,8 @@ class PlannedRequest(msgspec.Struct, kw_only=True):
 
 
 class WindowSpec(msgspec.Struct, kw_only=True):
-    """One window. endpoints: base URLs up to and without `/v1`. balance: how replicas are chosen.
+    """One window. endpoints: base URLs up to and without `/v1`. balance: how replicas are chosen
+    for requests without a session; a session stays on one.
 
     api_key_env: the name of the variable that holds the key; the key itself never enters a plan or a record.
     keep_text: answers are kept in the records (generated prompts only).

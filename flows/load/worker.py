@@ -14,6 +14,7 @@ import resource
 import sys
 import threading
 import time
+import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,6 +310,10 @@ class LoadClient:
     async def _perform(self, line: PlanLine, gate: Gate) -> None:
         if len(self.pools) == 1:
             endpoint = 0
+        elif line.session_id is not None:
+            # A conversation stays on the replica that holds its KV, as a router that knows sessions would keep it.
+            place = line.user if line.user is not None else zlib.crc32(line.session_id.encode())
+            endpoint = place % len(self.pools)
         elif self.spec.balance == "turn":
             endpoint = line.index % len(self.pools)
         else:

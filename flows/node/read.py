@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,24 @@ _NO_GPUS: dict[str, Any] = {
 }
 
 
-def read_node(nvml: Any = None, root: Path = Path("/"), *, measures_links: bool = False) -> dict[str, Any]:
+def read_node(
+    nvml: Any = None,
+    root: Path = Path("/"),
+    *,
+    measures_links: bool = False,
+    torch_python: str = sys.executable,
+) -> dict[str, Any]:
     """This machine's facts; keys are listed in docs/node.md. JSON-ready, null where the machine does not say.
 
-    measures_links: also measure GPU bandwidths (needs torch and idle GPUs, takes up to a minute) and say whether they
-    confirm the islands. nvml: another module in NVML's place; root: where procfs and sysfs lie (both for tests).
+    measures_links: also measure GPU bandwidths (needs idle GPUs and an interpreter with torch, `torch_python`; takes up
+    to a minute) and say whether they confirm the islands. nvml: another module in NVML's place; root: where procfs and sysfs lie (both for tests).
     """
     machine = read_machine(root)
     facts = {**_NO_GPUS, **_read_gpu_facts(nvml, root, machine["iommu"]), **machine, **measure_speed()}
     if measures_links and facts["gpus"]:
         from flows.node.bandwidth import measure_apart  # here, since it also runs as a module of its own
 
-        add_bandwidth(facts, measure_apart())
+        add_bandwidth(facts, measure_apart(python=torch_python))
     return {"node_id": fingerprint(facts), **facts}
 
 

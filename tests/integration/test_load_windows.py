@@ -259,6 +259,27 @@ def test_replicas_are_used_in_turn_or_by_least_outstanding(server: Reference, tm
         assert {r.request_id for r in least.records.values() if r.endpoint == 1} <= set(truth)
 
 
+def test_a_session_stays_on_one_replica(server: Reference, tmp_path: Path) -> None:
+    requests = [
+        PlannedRequest(
+            request_id=f"s{session}t{turn}",
+            index=session * 3 + turn,
+            body=body(f"session {session} turn {turn}", 3),
+            session_id=f"s{session}",
+            turn=turn,
+            user=session,
+        )
+        for session in range(3)
+        for turn in range(3)
+    ]
+    with reference_server(tmp_path / "second", {"timing": {"ttft_ms": 20, "itl_ms": 5}}) as other:
+        result = measure(
+            tmp_path, [server.url, other.url], requests, shape=Shape(kind="sessions", concurrency=3)
+        )
+    used = {(record.user, record.endpoint) for record in result.records.values()}
+    assert used == {(0, 0), (1, 1), (2, 0)}
+
+
 def test_answers_are_kept_only_where_the_plan_says_so(server: Reference, tmp_path: Path) -> None:
     record = measure(tmp_path, server.url, planned(1)).records["r0"]
     assert record.output_text is None

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from flows import runs
+from flows import node, runs
 from flows.campaign_file import load_campaign
 from flows.executions import open_execution
 from flows.warehouse import build_warehouse
@@ -67,7 +67,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     execution = open_execution(
         campaign, path.read_bytes(), folder / "raw", is_resumed=False, notice=lambda _: None
     )
-    execution.node_facts = runs.read_node()
+    execution.node_facts = node.read_node()
     for entry in campaign.recipes:
         run = runs.RecipeRun(execution, entry)
         run.start()
@@ -94,7 +94,7 @@ def test_one_500_after_clean_load_decides_the_soak(database: Path) -> None:
     found = rows(
         database,
         "select subject, verdict, failed_requests, before_probes_passed, after_probes, after_probes_passed "
-        "from marts.soak_verdicts where source = 'measured' order by subject",
+        "from marts.soak_verdicts where source = 'synthetic' order by subject",
     )
     assert found == [("baseline", "handoff", 0, 4, 4, 4), ("draft-k3", "no handoff", 0, 4, 4, 0)]
     reason = rows(database, "select verdict_reason from marts.soak_verdicts where subject = 'draft-k3'")[0][0]
@@ -119,7 +119,7 @@ def test_recall_is_counted_turn_by_turn(database: Path) -> None:
     found = rows(
         database,
         "select users, turn, count(*) filter (where is_recalled), count(*) from marts.ramp_turns "
-        "where source = 'measured' group by all order by all",
+        "where source = 'synthetic' group by all order by all",
     )
     wanted = [(1, turn, int(turn < 2), 1) for turn in range(4)] + [
         (2, turn, 2 * int(turn < 2), 2) for turn in range(4)
@@ -135,7 +135,7 @@ def test_the_reported_cache_hits_of_a_ramp_are_within_its_declared_share(databas
     assert found == [("pass",), ("pass",)]
     tokens = rows(
         database,
-        "select expected_cached_tokens, cached_tokens from marts.ramp_turns where source = 'measured'",
+        "select expected_cached_tokens, cached_tokens from marts.ramp_turns where source = 'synthetic'",
     )
     assert all(cached == expected // 16 * 16 for expected, cached in tokens)
 
@@ -145,7 +145,7 @@ def test_the_factor_of_interference_is_the_servers_own(database: Path) -> None:
     (found,) = rows(
         database,
         "select decode_tokens_per_s_alone, decode_slowdown_during_prefill from marts.interference "
-        "where source = 'measured' and workload = 'interference'",
+        "where source = 'synthetic' and workload = 'interference'",
     )
     assert found[0] == pytest.approx(250, rel=0.1)
     assert found[1] == pytest.approx(18, rel=0.15)

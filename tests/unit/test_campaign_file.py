@@ -10,6 +10,7 @@ import pytest
 from contracts.errors import BadInput
 from flows.campaign_file import Campaign, load_campaign, nearest_key
 from flows.plan_table import plan_campaign
+from flows.recipe import Recipe
 
 CAMPAIGNS = Path(__file__).resolve().parents[2] / "campaigns"
 
@@ -164,3 +165,71 @@ def test_the_plan_counts_what_the_file_asks_for(tmp_path: Path) -> None:
     assert (documents.cells, documents.requests, documents.prompt_tokens) == (1, 3, 3 * 600 + 512)
     assert ("two", "fresh_document") not in rows
     assert sweep.cost_usd == pytest.approx(sweep.hours * 3.5)
+
+
+REHEARSED = (
+    GOOD
+    + """\
+rehearsal:
+  topology: quads.txt
+  gpu: NVIDIA H200
+  server: {timing: {ttft_ms: 20}}
+  recipes:
+    two: {timing: {itl_ms: 3}}
+  workloads:
+    short: {concurrency: [1]}
+"""
+)
+
+
+def test_a_rehearsal_puts_reference_servers_in_the_engines_place(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.yaml"
+    path.write_text(REHEARSED)
+    measured = load_campaign(path)
+    assert (measured.name, measured.rehearsal, measured.recipes[0].engine) == ("small", None, "llamacpp")
+    rehearsed = load_campaign(path, is_rehearsed=True)
+    assert rehearsed.name == "small-rehearsal"
+    one, two = rehearsed.recipes
+    assert (one.engine, two.engine) == ("reference", "reference")
+    assert one.stand_in is not None
+    assert two.stand_in is not None
+    assert one.stand_in["start"]["max_model_len"] == 2048
+    assert two.stand_in["timing"] == {"ttft_ms": 20, "itl_ms": 3}
+    # What a stand-in does is no setting of the recipe, so it confounds no comparison.
+    assert not any("stand_in" in name for name in two.settings())
+    (short,) = rehearsed.entries_of(two)
+    assert short.params.concurrency == [1]
+    assert measured.workloads[0].params.concurrency == [1, 2]
+
+
+def test_a_rehearsal_names_what_the_campaign_has(tmp_path: Path) -> None:
+    message = refused(tmp_path, REHEARSED.replace("    two: {timing", "    tow: {timing"))
+    assert "'tow' is not a recipe of this file" in message
+    assert "did you mean two?" in message
+    path = tmp_path / "campaign.yaml"
+    path.write_text(REHEARSED.replace("itl_ms: 3", "itl: 3"))
+    with pytest.raises(BadInput, match="itl_ms"):
+        load_campaign(path, is_rehearsed=True)
+
+
+def test_the_reference_server_never_stands_beside_an_engine(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        "engine: llamacpp\n    model: needle-2.8m\n    rescues",
+        "engine: reference\n    model: default\n    rescues",
+    )
+    message = refused(tmp_path, text)
+    assert "never mixed" in message
+    assert "campaign.yaml:10" in message
+
+
+def test_a_splits_devices_are_those_of_its_two_sides() -> None:
+    split = Recipe.model_validate(
+        {
+            "name": "a",
+            "engine": "vllm",
+            "model": "m",
+            "prefill_decode": {"prefill_gpus": [2, 3], "decode_gpus": [0, 1]},
+        }
+    )
+    whole = Recipe.model_validate({"name": "b", "engine": "vllm", "model": "m", "gpu_ids": [0, 1, 2, 3]})
+    assert split.settings()["gpu_ids"] == whole.settings()["gpu_ids"] == [0, 1, 2, 3]

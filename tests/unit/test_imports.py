@@ -16,7 +16,7 @@ LEVELS: dict[str, int] = {
     "contracts": 0,
     "flows.landing": 1, "flows.recipe": 1, "flows.prefect_settings": 1, "flows.progress": 1,
     "flows.node": 2, "flows.engines": 2, "flows.load": 2,
-    "flows.workloads": 3, "flows.doctor": 3,
+    "flows.workloads": 3, "flows.doctor": 3, "flows.rehearsal": 3,
     "flows.campaign_file": 4, "flows.tokens": 4, "flows.watch": 4, "flows.warehouse": 4, "flows.report": 4,
     "flows.review_page": 4, "flows.synthetic": 4,
     "flows.executions": 5, "flows.importers": 5, "flows.lifecycle": 5,

@@ -1,6 +1,15 @@
 -- grain: one row per run_id and cell_id
 -- What the engine's own counters say of the window: after minus before, over
--- all endpoints. A counter that any endpoint lacks is null, never 0.
+-- all endpoints. A counter that any endpoint lacks is null, never 0. The two
+-- sides of a prefill/decode split count the same requests: what happens before
+-- the first token is the prefill side's, the rest the decode side's.
+{% set before_first_token = [
+    'prompt_tokens', 'cached_prompt_tokens', 'prefix_queries', 'ttft_sum_s',
+    'ttft_count'
+] -%}
+{% set after_first_token = [
+    'output_tokens', 'requests_ok', 'draft_tokens', 'accepted_tokens', 'drafts'
+] -%}
 with
 
 counters as (
@@ -14,15 +23,13 @@ edges as (
         endpoint,
         count(*) filter (where "at" = 'before') as befores,
         count(*) filter (where "at" = 'after') as afters,
-        {% for counter in [
-            'prompt_tokens', 'cached_prompt_tokens', 'prefix_queries',
-            'output_tokens', 'requests_ok', 'preemptions', 'ttft_sum_s',
-            'ttft_count', 'draft_tokens', 'accepted_tokens', 'drafts'
-        ] -%}
+        {% for counter in
+            before_first_token + after_first_token + ['preemptions'] -%}
             arg_max({{ counter }}, at_ns) filter (where "at" = 'after')
             - arg_max({{ counter }}, at_ns) filter (where "at" = 'before')
                 as {{ counter }},
         {% endfor -%}
+        any_value(role) as role,
         max(process_start_time_s) - min(process_start_time_s)
             as start_time_moved_s,
         count(process_start_time_s) as start_times,
@@ -39,14 +46,21 @@ final as (
         cell_id,
         any_value(file) as file,
         min(least(befores, afters)) > 0 as has_both_edges,
-        {% for counter in [
-            'prompt_tokens', 'cached_prompt_tokens', 'prefix_queries',
-            'output_tokens', 'requests_ok', 'preemptions', 'ttft_sum_s',
-            'ttft_count', 'draft_tokens', 'accepted_tokens', 'drafts'
+        {% for counters, other_side in [
+            (before_first_token, 'decode'),
+            (after_first_token, 'prefill'),
+            (['preemptions'], none)
         ] -%}
-            case
-                when count({{ counter }}) = count(*) then sum({{ counter }})
-            end as {{ counter }},
+            {% set has_part = "role is distinct from '" ~ other_side ~ "'"
+                if other_side else 'true' -%}
+            {% for counter in counters -%}
+                case
+                    when
+                        count({{ counter }}) filter (where {{ has_part }})
+                        = count(*) filter (where {{ has_part }})
+                        then sum({{ counter }}) filter (where {{ has_part }})
+                end as {{ counter }},
+            {% endfor -%}
         {% endfor -%}
         -- a restarted process counts from 0 again
         coalesce(bool_or(start_time_moved_s > 1), false)

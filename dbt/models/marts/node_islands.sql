@@ -27,6 +27,70 @@ islands as (
     from nodes
 ),
 
+-- what a pair carries, both ways measured: the slower way counts
+matrices as (
+    select
+        source,
+        node_id,
+        try_cast(facts -> 'gpu_ids' as bigint[]) as gpu_ids,
+        try_cast(
+            coalesce(
+                nullif(facts -> '$.bandwidth.send_gb_s', 'null'::json),
+                facts -> '$.bandwidth.copy_gb_s'
+            ) as double[][]
+        ) as gb_s,
+    from nodes
+),
+
+devices as (
+    select
+        source,
+        node_id,
+        gpu_ids,
+        gb_s,
+        unnest(range(1, len(gpu_ids) + 1)) as a,
+    from matrices
+    where gb_s is not null
+),
+
+pairs as (
+    select
+        firsts.source,
+        firsts.node_id,
+        firsts.gpu_ids[firsts.a] as first_gpu,
+        firsts.gpu_ids[seconds.a] as second_gpu,
+        least(
+            firsts.gb_s[firsts.a][seconds.a], firsts.gb_s[seconds.a][firsts.a]
+        ) as gb_s,
+    from devices as firsts
+    inner join devices as seconds
+        on
+            firsts.source = seconds.source
+            and firsts.node_id = seconds.node_id
+            and firsts.a < seconds.a
+),
+
+carried as (
+    select
+        islands.source,
+        islands.node_id,
+        islands.island,
+        min(pairs.gb_s) filter (
+            where list_contains(islands.island_gpu_ids, pairs.first_gpu)
+            and list_contains(islands.island_gpu_ids, pairs.second_gpu)
+        ) as slowest_inside_gb_s,
+        max(pairs.gb_s) filter (
+            where list_contains(islands.island_gpu_ids, pairs.first_gpu)
+            != list_contains(islands.island_gpu_ids, pairs.second_gpu)
+        ) as fastest_across_gb_s,
+    from islands
+    inner join pairs
+        on
+            islands.source = pairs.source
+            and islands.node_id = pairs.node_id
+    group by islands.source, islands.node_id, islands.island
+),
+
 published as (
     select
         max(figure) filter (where metric = 'gpu_count')::bigint as gpus,
@@ -45,25 +109,34 @@ published as (
 
 final as (
     select
-        source,
-        node_id,
-        island,
-        island_gpu_ids as gpu_ids,
-        len(island_gpu_ids) as gpu_count,
-        try_cast(facts ->> 'gpus' as bigint) as node_gpus,
-        json_array_length(facts -> 'islands')::bigint as node_islands,
-        facts ->> 'island_link' as island_link,
-        facts ->> 'between' as link_between_islands,
-        facts ->> '$.gpu_names[0]' as gpu_name,
-        facts ->> 'iommu' as iommu_mode,
-        try_cast(facts -> 'warnings' as varchar[]) as warnings,
-        'measured' as standing,
-        read_at,
-        file as raw_file,
-        line as raw_line,
+        islands.source,
+        islands.node_id,
+        islands.island,
+        islands.island_gpu_ids as gpu_ids,
+        len(islands.island_gpu_ids) as gpu_count,
+        try_cast(islands.facts ->> 'gpus' as bigint) as node_gpus,
+        json_array_length(islands.facts -> 'islands')::bigint as node_islands,
+        islands.facts ->> 'island_link' as island_link,
+        islands.facts ->> 'between' as link_between_islands,
+        carried.slowest_inside_gb_s,
+        carried.fastest_across_gb_s,
+        try_cast(islands.facts ->> 'is_islands_confirmed' as boolean)
+            as is_confirmed,
+        islands.facts ->> '$.gpu_names[0]' as gpu_name,
+        islands.facts ->> 'iommu' as iommu_mode,
+        try_cast(islands.facts -> 'warnings' as varchar[]) as warnings,
+        islands.source as standing,
+        islands.read_at,
+        islands.file as raw_file,
+        islands.line as raw_line,
     from islands
+    left join carried
+        on
+            islands.source = carried.source
+            and islands.node_id = carried.node_id
+            and islands.island = carried.island
     -- what cannot be read as device ids is no island
-    where island_gpu_ids is not null
+    where islands.island_gpu_ids is not null
     union all by name
     select
         'published' as source,

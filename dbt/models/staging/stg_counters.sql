@@ -10,6 +10,7 @@ select
     at_ns,
     try_cast(scraped_at as timestamp) as scraped_at,
     endpoint,
+    role,
     prompt_tokens,
     cached_prompt_tokens,
     prefix_queries,
