@@ -296,6 +296,7 @@ at||before, during or after the window.|never
 at_ns|ns|Instant on the client's monotonic clock.|never
 scraped_at|UTC|When it was scraped.|never
 endpoint||Number of the endpoint.|never
+role||What the endpoint is: server, replica, prefill or decode.|not recorded
 requests_running|requests|Running, by gauge.|no such gauge
 requests_waiting|requests|Waiting, by gauge.|no such gauge
 kv_usage|share|KV cache in use, by gauge.|no such gauge

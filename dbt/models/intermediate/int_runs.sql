@@ -32,7 +32,8 @@ final as (
             record, schema_version, campaign, run_id, source, file, line,
             price
         ),
-        (starts.price ->> 'usd_per_gpu_hour')::double as price_usd_per_gpu_hour,
+        try_cast(starts.price ->> 'usd_per_gpu_hour' as double)
+            as price_usd_per_gpu_hour,
         starts.price ->> 'key' as price_key,
         starts.price ->> 'source' as price_source,
         starts.price ->> 'as_of' as price_as_of,
@@ -57,7 +58,7 @@ final as (
         ends.note as end_note,
         ends.is_teardown_clean,
         nodes.facts as node_facts,
-        (nodes.facts ->> 'gpus')::bigint as node_gpus,
+        try_cast(nodes.facts ->> 'gpus' as bigint) as node_gpus,
         nodes.facts ->> '$.gpu_names[0]' as gpu_name,
         coalesce(starts.file, loads.folder) as file,
     from loads

@@ -37,6 +37,22 @@ chosen as (
     left join runs on cells.run_id = runs.run_id
 ),
 
+-- the finding in words, with what was measured and what is required
+worded as (
+    select
+        row_id,
+        screen,
+        verdict,
+        screen || ': ' || coalesce(reason, '')
+        || case
+            when measured is null then ''
+            else
+                ' (' || format('{:.4g}', measured) || coalesce(' ' || unit, '')
+                || coalesce(', required ' || required, '') || ')'
+        end as finding,
+    from results
+),
+
 weighed as (
     select
         results.row_id,
@@ -44,14 +60,12 @@ weighed as (
         coalesce(bool_or(results.verdict = 'fail'), true) as has_failed,
         coalesce(bool_or(results.verdict = 'unknown'), true) as has_unknown,
         string_agg(
-            results.screen || ': ' || coalesce(results.reason, ''), '; '
-            order by results.screen
+            results.finding, '; ' order by results.screen
         ) filter (where results.verdict = 'fail') as failed,
         string_agg(
-            results.screen || ': ' || coalesce(results.reason, ''), '; '
-            order by results.screen
+            results.finding, '; ' order by results.screen
         ) filter (where results.verdict = 'unknown') as unknown,
-    from results
+    from worded as results
     inner join policies on results.screen = policies.screen
     group by results.row_id, policies.policy
 ),

@@ -41,7 +41,9 @@ quarantined as (
 {% set p50 = threshold('sample_size', 'min_p50') %}
 {% set granular = "evidence.tokens_per_chunk <= "
     ~ threshold('stream_granularity', 'max_tokens_per_chunk')
-    ~ " and evidence.tokens_per_chunk >= 0.99" %}
+    ~ " and evidence.tokens_per_chunk >= 0.99"
+    ~ " and coalesce(evidence.coalesced_share, 0) <= "
+    ~ threshold('stream_granularity', 'max_coalesced_share') %}
 
 final as (
     select
