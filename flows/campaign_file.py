@@ -17,9 +17,9 @@ import yaml
 from pydantic import BaseModel, Field
 
 from contracts.errors import BadInput
-from flows import workloads
+from flows import engines, workloads
 from flows.recipe import Recipe, Strict
-from flows.rehearsal import SUFFIX, Rehearsal, stand_in
+from flows.rehearsal import SUFFIX, Rehearsal
 from flows.workloads.probes import Parameters as ProbeParameters
 
 PRICES = Path(__file__).resolve().parent.parent / "dbt" / "seeds" / "prices.csv"
@@ -130,7 +130,10 @@ def load_campaign(path: Path, prices: Path = PRICES, *, is_rehearsed: bool = Fal
     asked = document.validate(ProbeParameters, head.probes, ("probes",))
     _check_rehearsal(document, rehearsal, recipes, entries)
     if is_rehearsed:
-        recipes = [stand_in(recipe, rehearsal) for recipe in recipes]
+        recipes = [
+            engines.played_recipe(recipe, rehearsal.server, rehearsal.recipes.get(recipe.name, {}))
+            for recipe in recipes
+        ]
         entries = [
             _entry(
                 document,
@@ -500,8 +503,8 @@ def _check_names(
                     evidence=document.at((part, place)),
                     next_step="give one of them another name",
                 )
-    engines = {recipe.engine for recipe in recipes}
-    if "reference" in engines and len(engines) > 1:
+    kinds = {recipe.engine for recipe in recipes}
+    if "reference" in kinds and len(kinds) > 1:
         place = next(place for place, recipe in enumerate(recipes) if recipe.engine == "reference")
         raise BadInput(
             "the reference server stands beside an engine: synthetic rows and measured ones are never mixed",

@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from contracts.errors import BadInput
-from flows import engines
-from flows.recipe import Recipe, Strict
+from flows.recipe import Strict
 
 SUFFIX = "-rehearsal"
 
@@ -34,14 +33,6 @@ class Rehearsal(Strict):
     recipes: dict[str, dict[str, Any]] = Field(default={})
     workloads: dict[str, dict[str, Any]] = Field(default={})
     probes: dict[str, Any] = Field(default={})
-
-
-def stand_in(recipe: Recipe, rehearsal: Rehearsal) -> Recipe:
-    """The recipe on a reference server that announces what the recipe asks for.
-
-    Raises BadInput for a key of a scenario that the reference server does not know.
-    """
-    return engines.played_recipe(recipe, rehearsal.server, rehearsal.recipes.get(recipe.name, {}))
 
 
 def played_node(facts: dict[str, Any], rehearsal: Rehearsal, beside: Path) -> dict[str, Any]:

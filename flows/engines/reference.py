@@ -74,7 +74,7 @@ class ReferenceEngine:
     def is_ready(self, base_url: str, log_text: str) -> bool:
         from flows.engines import http
 
-        return http.is_ok(f"{base_url}/health")
+        return "Application startup complete" in log_text and http.is_ok(f"{base_url}/health")
 
     def read_log(self, lines: Any) -> LogReading:
         """Its log is in vLLM's words."""

@@ -52,12 +52,6 @@ def count_tokens(text: str) -> int:
     return len(text.split())
 
 
-def takes_remote_prefill(body: dict[str, Any]) -> bool:
-    """Whether a request comes with the KV that another server computed (vLLM's Nixl protocol)."""
-    transfer = body.get("kv_transfer_params")
-    return isinstance(transfer, dict) and transfer.get("do_remote_prefill") is True
-
-
 class PrefixCache:
     """Blocks of prompt tokens by the hash of everything up to their end, least recently used first out."""
 
@@ -476,7 +470,7 @@ class ReferenceServer:
         self, stream: Stream, asked: Asked, words: list[str], limit: int | None, body: dict[str, Any]
     ) -> Iterator[Step]:
         """The steps of an answer. Cache and prefill are decided when the request gets its slot, so lazily."""
-        from flows.engines.reference_streams import Writer
+        from flows.engines.reference_streams import Writer, is_split_at
 
         scenario, timing = stream.scenario, stream.scenario.timing
         draw = random.Random(f"{scenario.seed}/{stream.number}")
@@ -492,7 +486,7 @@ class ReferenceServer:
         wait = timing.ttft_ms * MS + _jitter(timing.ttft_jitter_ms, draw) * MS
         if timing.prefill_tokens_per_s:
             fresh = stream.prompt_tokens - (stream.cached if cache.saves_prefill else 0)
-            if takes_remote_prefill(body):
+            if is_split_at(body, "do_remote_prefill"):
                 fresh = 0
             prefill = round(max(0, fresh) / timing.prefill_tokens_per_s * SECOND)
             if timing.prefill == "serial":

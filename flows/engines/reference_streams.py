@@ -21,6 +21,15 @@ HTML = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><h1>Sign 
 NOW = -1  # a step that comes after every other stream has had its turn
 
 
+def is_split_at(body: dict[str, Any], side: str) -> bool:
+    """Whether another server does a part of this request (vLLM's Nixl protocol).
+
+    side: do_remote_decode: it will go on elsewhere; do_remote_prefill: it comes with the KV of its prompt.
+    """
+    transfer = body.get("kv_transfer_params")
+    return isinstance(transfer, dict) and transfer.get(side) is True
+
+
 class Writer:
     """One answer. pieces: its tokens as text; calls: tool calls made instead of text; wait_ns: until the first."""
 
@@ -497,8 +506,7 @@ class Writer:
             body["choices"] = [{"index": 0, "message": message, "finish_reason": self.reason}]
         if self.scenario.usage.mode != "none":
             body["usage"] = self.usage(made)
-        transfer = self.body.get("kv_transfer_params")
-        if isinstance(transfer, dict) and transfer.get("do_remote_decode") is True:
+        if is_split_at(self.body, "do_remote_decode"):
             # The prefill side of a split names where its KV lies; nothing is there to be fetched.
             body["kv_transfer_params"] = {
                 "do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": self.id,

@@ -121,13 +121,20 @@ class _Bringing:
                     raise self._failure(process)
                 process.note_output()
             process = waiting[0]
-            if self.engine.is_ready(_base_url(process.spec), _log_text(process.log)):
+            if self._is_ready(process):
                 self.tell("engine_ready", {"name": process.name})
                 waiting.pop(0)
                 continue
             if time.monotonic() > deadline:
                 raise self._failure(process, timed_out=True)
             time.sleep(POLL_S)
+
+    def _is_ready(self, process: Process) -> bool:
+        """A router is this project's own, not the engine's: it is up when both sides are, and says so itself."""
+        base = _base_url(process.spec)
+        if process.spec.role == "router":
+            return http.is_ok(f"{base}/health")
+        return self.engine.is_ready(base, _log_text(process.log))
 
     def _first_token(
         self, client: httpx.Client, endpoint: str, process: Process | None, deadline: float

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
+from database_rows import rows_of
 
 from contracts.records import Request, RunStart
 from flows.landing import read_records
@@ -34,9 +35,7 @@ class Rehearsed:
     connection: duckdb.DuckDBPyConnection
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
-        cursor = self.connection.execute(sql, values)
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return rows_of(self.connection, sql, *values)
 
     def requests(self, recipe: str, cell: str) -> list[Request]:
         (path,) = self.raw.glob(f"multi-gpu-rehearsal/*-{recipe}-????/requests/{cell}.jsonl")

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from database_rows import rows_of
 from warehouse_scenarios import write_scenarios
 
 from flows.warehouse import BuildResult, build_warehouse
@@ -24,9 +25,7 @@ class Judged:
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:
         """The rows of a query as dicts."""
         with duckdb.connect(str(self.result.database), read_only=True) as connection:
-            found = connection.execute(query, list(values))
-            names = [column[0] for column in found.description or []]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            return rows_of(connection, query, *values)
 
     def row(self, row_id: str) -> dict[str, Any]:
         """The measured row."""

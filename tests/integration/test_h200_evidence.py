@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from database_rows import rows_of
 
 from flows.importers import import_files
 from flows.warehouse import build_warehouse
@@ -67,9 +68,7 @@ class Evidence:
     connection: duckdb.DuckDBPyConnection
 
     def rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
-        cursor = self.connection.execute(sql, values)
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return rows_of(self.connection, sql, *values)
 
     def row(self, run: str, cell: str) -> dict[str, Any]:
         (row,) = self.rows("select * from marts.measured_rows where row_id = ?", f"{run}/{cell}")

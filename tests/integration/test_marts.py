@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from database_rows import rows_of
 from marts_evidence import known_campaign, land
 
 from contracts.errors import BadInput
@@ -30,9 +31,7 @@ class Marts:
         self._connection = duckdb.connect(str(self.database), read_only=True)
 
     def rows(self, query: str) -> Rows:
-        cursor = self._connection.execute(query)
-        names = [column[0] for column in cursor.description or []]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return rows_of(self._connection, query)
 
     def one(self, query: str) -> dict[str, Any]:
         rows = self.rows(query)
