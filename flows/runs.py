@@ -306,9 +306,9 @@ class RecipeRun:
             prepared_s.append(time.monotonic() - started)
 
         def follow(progress: load.Progress) -> None:
-            watch.follow(progress)
             if on_progress is not None:
                 on_progress(progress)
+            watch.follow(progress)
 
         try:
             with watch, self._probing_beside(plan):

@@ -28,7 +28,7 @@ from benchmarks.load.clients import (
     run_weighbridge,
 )  # fmt: skip
 from benchmarks.load.reference import Timing, compare, reference_server
-from flows.load.process import ask_for_priority
+from flows.priority import ask_for_priority, ask_for_short_slices
 
 TOKENS = 128
 # streams -> requests a round: long enough that start-up is a small part, short enough for five rounds.
@@ -187,6 +187,7 @@ def _ask_for_priority() -> None:
     with contextlib.suppress(OSError):
         os.setsid()
     ask_for_priority()
+    ask_for_short_slices()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -184,6 +184,15 @@ class Scenario(Strict):
         )
         return self.needle_context_tokens or max(256, longest + 64)
 
+    @property
+    def planned_window_s(self) -> float:
+        """How long its window lasts when every answer takes the time that the server is told to take."""
+        timing, load = build_scenario(self.server).timing, self.load
+        if load.rate_rps is not None:
+            return load.requests / load.rate_rps
+        answer_s = (timing.ttft_ms + (load.output_tokens - 1) * timing.itl_ms) / 1000
+        return load.requests / load.concurrency * answer_s
+
     @model_validator(mode="after")
     def _check(self) -> Scenario:
         if (self.kind == "fault") != bool(self.expect):

@@ -37,10 +37,12 @@ class Progress:
     """How far a window is. done counts what is on disk, failed those of them that are known to have failed.
 
     phase: warmup; opening (once, just before the window opens, while nothing is in flight: what is read from the
-    engine now is its state before the timed load); timed; closed (once, after the last request); written.
+    engine now is its state before the timed load); ready (once, connected and staged: the window opens when the
+    callback returns); timed; closed (once, after the last request of every process, before anything is made of what
+    they wrote); written.
     """
 
-    phase: Literal["warmup", "opening", "timed", "closed", "written"]
+    phase: Literal["warmup", "opening", "ready", "timed", "closed", "written"]
     done: int
     failed: int
     planned: int
@@ -93,10 +95,12 @@ def run_window(
             watch.report("opening")
             crew.tell("connect")
             watch.until("ready")
+            watch.report("ready")
             after = OPEN_AFTER_NS if spec.processes == 1 else OPEN_TOGETHER_AFTER_NS
             crew.tell(f"open {now_ns() + after}")
             watch.until("closed")
             watch.report("closed")
+            crew.tell("write")
             watch.until("written")
         except _Died as death:
             crew.kill()

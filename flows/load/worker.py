@@ -1,6 +1,6 @@
 """The load process: one window from plan to records. flows/load/process.py starts it.
 
-Standard input is its leash and its orders (`plan`, `connect`, `open <ns>`, `abort`, one a line); when it closes, the
+Standard input is its leash and its orders (`plan`, `connect`, `open <ns>`, `write`, `abort`, one a line); when it closes, the
 parent is gone, and so is this process once what has ended is on disk. Standard output carries one JSON event a line.
 """
 
@@ -124,6 +124,7 @@ class LoadClient:
         self.spool.close()
         self._progress()
         self.say(event="closed", closed_ns=self.closed_ns)
+        await self._order("write")  # reading what was received keeps a processor busy: not beside an open window
         await self.transport.aclose()
         self.certificate.write(
             self.folder / f"certificate-{self.process}.json",

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS: dict[str, int] = {
     "contracts": 0,
     "flows.landing": 1, "flows.recipe": 1, "flows.prefect_settings": 1, "flows.progress": 1,
+    "flows.priority": 1,
     "flows.node": 2, "flows.engines": 2, "flows.load": 2,
     "flows.workloads": 3, "flows.doctor": 3, "flows.rehearsal": 3,
     "flows.campaign_file": 4, "flows.tokens": 4, "flows.watch": 4, "flows.warehouse": 4, "flows.report": 4,
