@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +18,15 @@ import duckdb
 from contracts.screens import SCREENS
 from flows import node, runs
 from flows.campaign_file import Campaign, Price, WorkloadEntry
-from flows.cheats import edits, planning
+from flows.cheats import edits, matrix, planning
 from flows.cheats.disturbance import disturbing
-from flows.cheats.lockstep import Lockstep
+from flows.cheats.lockstep import Lane, Lockstep
 from flows.cheats.matrix import Outcome
 from flows.cheats.scenario import RECIPE, Scenario
+from flows.cheats.witness import Witness
 from flows.engines.models import find_gguf
 from flows.executions import Execution
 from flows.landing import RunFolder
-from flows.load import Progress
 from flows.node import checkpoint
 from flows.recipe import Recipe
 from flows.workloads import fresh_document, probes
@@ -36,27 +37,36 @@ STAND_IN = "needle-2.8m"
 # So many clean windows are open together. Each keeps a processor busy for a few percent of its time.
 CLEAN_LANES = 8
 CELLS_PER_RUN = 45
+# A clean cell is measured so often at most, until the machine does not disturb it.
+TRIES = 3
 # The bench prices a CPU hour of the machine that it runs on; what it costs does not decide any screen but its own.
 PRICE = Price(usd_per_gpu_hour=0.08, key="cheat-bench-cpu", source="stated for the bench, not a market price",
               as_of=datetime.date(2026, 10, 1))  # fmt: skip
 # The reference server's own rule (docs/reference-server.md), so that planning asks it nothing.
 WORDS = TokenCounter(lambda text: len(text.split()), "tokenizer")
 Notice = Callable[[str], None]
-Follow = Callable[[Progress], None]
 
 
 @dataclasses.dataclass
 class Measured:
-    """A scenario as it was measured: the run it is in, and the cell that is judged. run is None when nothing came up."""
+    """A scenario as it was measured: the run it is in, and the cell that is judged. run is None when nothing came up.
+
+    disturbed: cells that were measured before it, while the machine had other work. They stay in raw and are not judged.
+    """
 
     scenario: Scenario
     cell_id: str
     run: RunFolder | None
     note: str = ""
+    disturbed: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def row_id(self) -> str | None:
         return f"{self.run.run_id}/{self.cell_id}" if self.run else None
+
+    @property
+    def disturbed_row_ids(self) -> list[str]:
+        return [f"{self.run.run_id}/{cell_id}" for cell_id in self.disturbed] if self.run else []
 
 
 def run_bench(
@@ -65,19 +75,22 @@ def run_bench(
     """Measure every scenario under `folder`, build one warehouse over all of it, and read the verdicts.
 
     Faults run `fault_workers` at a time; their verdicts do not rest on a quiet machine. Clean cells run in CLEAN_LANES
-    lanes in step, so that beside an open window nothing else computes. Scenarios that disturb a process run alone.
+    lanes in step, so that beside an open window nothing else computes; those that the machine disturbed all the same,
+    by the word of a witness, are measured again. Scenarios that disturb a process run alone.
     """
     node_facts = node.read_node()
     raw = folder / "raw"
     groups = group(scenarios)
+    started = itertools.count(1)
 
-    def run_one(members: list[Item], follow: Follow | None = None) -> list[Measured]:
-        notice(f"{members[0].cell_id}" + (f" and {len(members) - 1} more" if len(members) > 1 else ""))
-        return run_group(members, folder / "measured", raw, node_facts, follow)
+    def run_one(members: list[Item], lane: Lane | None = None) -> list[Measured]:
+        more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        notice(f"server {next(started)} of {len(groups)}: {members[0].cell_id()}{more}")
+        return run_group(members, folder / "measured", raw, node_facts, lane)
 
-    def run_lane(number: int, lane: list[list[Item]], step: Lockstep) -> list[Measured]:
-        with step.lane(number) as follow:
-            return [one for members in lane for one in run_one(members, follow)]
+    def run_lane(number: int, dealt: list[list[Item]], step: Lockstep) -> list[Measured]:
+        with step.lane(number) as lane:
+            return [one for members in dealt for one in run_one(members, lane)]
 
     measured: list[Measured] = []
     for wanted, workers in (("faults", fault_workers), ("disturbed", 1)):
@@ -86,8 +99,8 @@ def run_bench(
                 measured += found
     lanes = clean_lanes([members for members in groups if _stage(members) == "clean"])
     if lanes:
-        step = Lockstep(len(lanes))
-        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+        with Witness() as witness, ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+            step = Lockstep(len(lanes), witness)
             for found in pool.map(run_lane, range(len(lanes)), lanes, [step] * len(lanes)):
                 measured += found
     notice("building the warehouse")
@@ -101,9 +114,8 @@ class Item:
     scenario: Scenario
     place: int = 0
 
-    @property
-    def cell_id(self) -> str:
-        return planning.judged_cell_id(self.scenario, self.place)
+    def cell_id(self, attempt: int = 0) -> str:
+        return planning.judged_cell_id(self.scenario, self.place, attempt)
 
 
 def group(scenarios: Sequence[Scenario]) -> list[list[Item]]:
@@ -151,11 +163,11 @@ def run_group(
     measured_root: Path,
     raw: Path,
     node_facts: dict[str, Any],
-    follow: Follow | None = None,
+    lane: Lane | None = None,
 ) -> list[Measured]:
     """One server, every window of its cells, and the run resealed into raw with what the scenarios edit.
 
-    follow: told of the progress of the cells' windows; it may hold them.
+    lane: opens and closes the windows of the cells in step with others', and says which were disturbed.
     """
     head = members[0].scenario
     recipe = _recipe(head)
@@ -169,29 +181,43 @@ def run_group(
     run = runs.RecipeRun(execution, recipe)
     run.start()
     if not run.bring_up():
-        return [Measured(item.scenario, item.cell_id, None, note=str(run.failure)) for item in members]
+        return [Measured(item.scenario, item.cell_id(), None, note=str(run.failure)) for item in members]
     assert run.context is not None
     run.context = dataclasses.replace(run.context, tokens=WORDS)
     needle = None
+    tries: list[list[str]] = []
     try:
         run.run_probes("before")
         if head.has_needle:
             needle = _needle_plan(members, run)
             run.run_cell(needle, fresh_document.Plan().grade)
         for item in members:
-            for cell in planning.plan_cells(item.scenario, run.context, item.place):
-                with disturbing(item.scenario.disturb, run.served):
-                    run.run_cell(cell, None, follow)
+            tries.append(_run_item(item, run, lane))
         if not run.is_engine_dead:
             run.run_probes("after")
     finally:
         run.finish()
     target = RunFolder.create(raw, CAMPAIGN, run.run.run_id)
     needle_id = needle.cell_id if needle else None
-    changes = [(_stand_in(), members[0].cell_id, needle_id)]
-    changes += [(edit, item.cell_id, needle_id) for item in members for edit in item.scenario.edit]
+    changes = [(_stand_in(), members[0].cell_id(), needle_id)]
+    changes += [(edit, item.cell_id(), needle_id) for item in members for edit in item.scenario.edit]
     edits.reseal(run.run.path, target, changes)
-    return [Measured(item.scenario, item.cell_id, target) for item in members]
+    return [
+        Measured(item.scenario, cell_ids[-1], target, disturbed=cell_ids[:-1])
+        for item, cell_ids in zip(members, tries, strict=True)
+    ]
+
+
+def _run_item(item: Item, run: runs.RecipeRun, lane: Lane | None) -> list[str]:
+    """Measure one scenario's windows; again, in a lane, while the machine disturbs them. The judged cells' ids."""
+    assert run.context is not None and run.served is not None
+    cell_ids: list[str] = []
+    while not cell_ids or (lane is not None and lane.is_disturbed and len(cell_ids) < TRIES):
+        for cell in planning.plan_cells(item.scenario, run.context, item.place, len(cell_ids)):
+            with disturbing(item.scenario.disturb, run.served):
+                run.run_cell(cell, None, lane.follow if lane else None)
+        cell_ids.append(cell.cell_id)
+    return cell_ids
 
 
 def judge(measured: list[Measured], raw: Path, warehouse: Path) -> list[Outcome]:
@@ -214,9 +240,15 @@ def judge(measured: list[Measured], raw: Path, warehouse: Path) -> list[Outcome]
                 screens={name: row[name] for name in SCREENS} if row else {},
                 is_gated=one.row_id in gated,
                 note=one.note,
+                disturbed=len(one.disturbed),
+                disturbed_held=sum(_is_held(rows.get(row_id)) for row_id in one.disturbed_row_ids),
             )
         )
     return outcomes
+
+
+def _is_held(row: dict[str, Any] | None) -> bool:
+    return row is None or row["standing"] in matrix.HELD
 
 
 def _read_rows(database: Path) -> tuple[dict[str, dict[str, Any]], set[str]]:

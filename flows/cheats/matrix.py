@@ -11,11 +11,17 @@ FAMILIES = (
 # The issue's bounds: shares of faults kept out for the right screen, and of clean cells held.
 CAUGHT_AT_LEAST = 0.98
 HELD_AT_MOST = 0.01
+# Standings of a clean cell that count as held; `absent` is a row that is not there.
+HELD = ("held", "invalid", "absent")
 
 
 @dataclass
 class Outcome:
-    """One scenario's result. standing: of its row, or `absent` (no row: the build refused or quarantined it)."""
+    """One scenario's result. standing: of its row, or `absent` (no row: the build refused or quarantined it).
+
+    disturbed: how often a clean cell was measured before, while the machine had other work; disturbed_held: how many of
+    those rows were held. Neither is judged.
+    """
 
     id: str
     family: str
@@ -26,6 +32,8 @@ class Outcome:
     screens: dict[str, str] = field(default_factory=dict)
     is_gated: bool = False
     note: str = ""
+    disturbed: int = 0
+    disturbed_held: int = 0
 
     @property
     def failed_screens(self) -> list[str]:
@@ -39,7 +47,7 @@ class Outcome:
     def is_right(self) -> bool:
         """A fault kept out for the right reason; a clean cell that was not held."""
         if self.kind == "clean":
-            return self.standing not in ("held", "invalid", "absent")
+            return self.standing not in HELD
         return self.is_kept_out and any(_meets(expected, self) for expected in self.expect)
 
 
@@ -64,7 +72,7 @@ def summarise(outcomes: list[Outcome]) -> dict[str, Any]:
         }
     faults = [outcome for outcome in outcomes if outcome.kind == "fault"]
     clean = [outcome for outcome in outcomes if outcome.kind == "clean"]
-    held = [outcome for outcome in clean if outcome.standing in ("held", "invalid", "absent")]
+    held = [outcome for outcome in clean if outcome.standing in HELD]
     return {
         "families": families,
         "faults": len(faults),
@@ -74,6 +82,8 @@ def summarise(outcomes: list[Outcome]) -> dict[str, Any]:
         "clean_held": len(held),
         "clean_published": sum(outcome.is_gated for outcome in clean),
         "held_share": _share(len(held), len(clean)),
+        "disturbed": sum(outcome.disturbed for outcome in clean),
+        "disturbed_held": sum(outcome.disturbed_held for outcome in clean),
     }
 
 

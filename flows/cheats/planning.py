@@ -16,9 +16,12 @@ from flows.workloads.base import CellPlan, PlanContext
 from flows.workloads.lengths import FixedLength
 
 
-def plan_cells(scenario: Scenario, context: PlanContext, place: int = 0) -> list[CellPlan]:
-    """The windows of one scenario, in order; the last one is judged. place tells repeats of a clean run apart."""
-    cell_id = judged_cell_id(scenario, place)
+def plan_cells(scenario: Scenario, context: PlanContext, place: int = 0, attempt: int = 0) -> list[CellPlan]:
+    """The windows of one scenario, in order; the last one is judged. place tells repeats of a clean run apart.
+
+    attempt: how often this was measured before, each time under an id, and with prompts, of its own.
+    """
+    cell_id = judged_cell_id(scenario, place, attempt)
     judged = _plan(scenario.load, context, cell_id, source=cell_id, repeat=place)
     if scenario.load.prompts.mode != "earlier":
         return [judged]
@@ -26,9 +29,10 @@ def plan_cells(scenario: Scenario, context: PlanContext, place: int = 0) -> list
     return [earlier, judged]
 
 
-def judged_cell_id(scenario: Scenario, place: int = 0) -> str:
+def judged_cell_id(scenario: Scenario, place: int = 0, attempt: int = 0) -> str:
     """The id of the cell that a scenario's verdict is about."""
-    return scenario.id if scenario.times == 1 else f"{scenario.id}-{place:04d}"
+    name = scenario.id if scenario.times == 1 else f"{scenario.id}-{place:04d}"
+    return f"{name}-again-{attempt}" if attempt else name
 
 
 def _plan(load: Load, context: PlanContext, cell_id: str, *, source: str, repeat: int) -> CellPlan:

@@ -24,6 +24,7 @@ def as_json(outcomes: list[Outcome], summary: dict[str, Any]) -> dict[str, Any]:
                 "failed": outcome.failed_screens,
                 "screens": outcome.screens,
                 "note": outcome.note,
+                "disturbed": outcome.disturbed,
             }
             for outcome in outcomes
         ],
@@ -46,8 +47,8 @@ def print_matrix(outcomes: list[Outcome], summary: dict[str, Any]) -> None:
             table.add_row(
                 family, *(str(row[name]) for name in ("faults", "kept_out", "right_screen", "published"))
             )
-    console.print(table)
     if summary["faults"]:
+        console.print(table)
         console.print(
             f"faults caught   {summary['faults_caught']} of {summary['faults']}, "
             f"{summary['caught_share']:.1%} (required {CAUGHT_AT_LEAST:.0%})"
@@ -56,6 +57,12 @@ def print_matrix(outcomes: list[Outcome], summary: dict[str, Any]) -> None:
         console.print(
             f"clean held      {summary['clean_held']} of {summary['clean']}, {summary['held_share']:.2%} "
             f"(at most {HELD_AT_MOST:.0%}); published {summary['clean_published']}"
+        )
+    if summary["disturbed"]:
+        console.print(
+            f"measured again  {summary['disturbed']} clean cells that other work disturbed, by the witness's word; "
+            f"{summary['disturbed_held']} of them had been held",
+            soft_wrap=True,
         )
     console.print(f"time            {summary['seconds']:.0f} s")
     for outcome in outcomes:

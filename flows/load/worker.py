@@ -124,7 +124,9 @@ class LoadClient:
         self.spool.close()
         self._progress()
         self.say(event="closed", closed_ns=self.closed_ns)
-        await self._order("write")  # reading what was received keeps a processor busy: not beside an open window
+        await self._order(
+            "write"
+        )  # reading what was received keeps a processor busy: not beside an open window
         await self.transport.aclose()
         self.certificate.write(
             self.folder / f"certificate-{self.process}.json",
