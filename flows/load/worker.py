@@ -124,9 +124,6 @@ class LoadClient:
         self.spool.close()
         self._progress()
         self.say(event="closed", closed_ns=self.closed_ns)
-        await self._order(
-            "write"
-        )  # reading what was received keeps a processor busy: not beside an open window
         await self.transport.aclose()
         self.certificate.write(
             self.folder / f"certificate-{self.process}.json",
@@ -136,6 +133,8 @@ class LoadClient:
             send_delays_ns=self.send_delays_ns,
             intervals_ns=self.intervals_ns,
         )
+        # Reading what was received keeps a processor busy: not while another share of the window is open.
+        await self._order("write")
         if self._reader_started:
             wait_for_reader()
         convert_all(self.folder, self.plan, self.process, self.spool.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,28 @@ def test_the_certificate_is_measured_and_lands_with_the_requests(server: Referen
     assert (seen[-1].done, seen[-1].failed, seen[-1].planned) == (52, 0, 52)
     assert not (result.run.path / ".load").exists()
     assert set(result.run.seals()) == {"requests/cell.jsonl", "windows/cell.jsonl"}
+
+
+def test_phases_come_in_order_and_nothing_is_read_before_every_process_has_closed(
+    server: Reference, tmp_path: Path
+) -> None:
+    phases: list[str] = []
+    at_closed: list[set[str]] = []
+
+    def follow(progress: Any) -> None:
+        if not phases or phases[-1] != progress.phase:
+            phases.append(progress.phase)
+        if progress.phase == "closed":
+            # Two processes hardly ever close together: the earlier one has had the time to read what it received.
+            time.sleep(0.3)
+            at_closed.append({path.name for path in tmp_path.rglob(".load/cell/*")})
+
+    result = measure(tmp_path, server.url, planned(41), processes=2, on_progress=follow)
+    assert [phase for phase in phases if phase != "timed"] == ["opening", "ready", "closed", "written"]
+    assert len(at_closed) == 1
+    assert at_closed[0]
+    assert not [name for name in at_closed[0] if name.startswith("records-")]
+    assert result.window.ok == 41
 
 
 def test_open_loops_follow_the_planned_instants(server: Reference, tmp_path: Path) -> None:

@@ -92,6 +92,27 @@ def test_an_engine_that_died_makes_the_row_invalid_whatever_the_screens_say(judg
     assert "exit 137" in row["standing_reason"]
 
 
+@pytest.mark.parametrize(
+    ("run", "what"),
+    [
+        ("drafts-in-words", "recipe_settings.speculation.draft_tokens is three"),
+        ("drafts-without-end", "recipe_settings.speculation.draft_tokens is NaN"),
+        ("caching-perhaps", "recipe_settings.prefix_caching is perhaps"),
+        ("slots-in-words", "recipe_settings.max_running_requests is many"),
+        ("sized-in-words", "model_facts.params_active is 8B"),
+        ("node-in-words", "node_facts.cpu_gflops is fast"),
+        ("thinking-a-little", "params.thinking is a little"),
+        ("ramp-in-words", "shape.ramp_up_s is soon"),
+    ],
+)
+def test_a_value_that_cannot_be_read_makes_the_row_invalid_and_is_named(
+    judged: Any, run: str, what: str
+) -> None:
+    row = judged.row(f"{run}/sweep-c4")
+    assert row["standing"] == "invalid"
+    assert f"unreadable: {what}" in row["standing_reason"]
+
+
 def test_declared_speculation_shows_no_itl_and_may_publish(judged: Any) -> None:
     row = judged.row("speculating/sweep-c4")
     assert row["itl_ms_p50"] is None

@@ -37,7 +37,9 @@ bounds as (
         last_sends.cell_id,
         cells.concurrency,
         windows.opened_ns
-        + (coalesce((cells.shape ->> 'ramp_up_s')::double, 0) * 1e9)::bigint
+        + (
+            coalesce({{ nested('shape', 'ramp_up_s', 'cells') }}, 0) * 1e9
+        )::bigint
             as begins_ns,
         last_sends.ends_ns,
         (begins_ns + last_sends.ends_ns) // 2 as middle_ns,

@@ -44,7 +44,7 @@ final as (
         cells.cell_id is not null as has_cell_record,
         cells.file as cell_file,
         cells.shape ->> 'kind' as shape_kind,
-        (cells.shape ->> 'stop_after_s')::double as stop_after_s,
+        {{ nested('shape', 'stop_after_s', 'cells') }} as stop_after_s,
     from spine
     left join cells using (run_id, cell_id)
     where cells.workload is distinct from 'probes'

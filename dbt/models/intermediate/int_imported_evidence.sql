@@ -12,20 +12,21 @@ final as (
     select
         run_id,
         cell_id,
-        (evidence ->> 'is_mock')::boolean as is_mock,
+        {{ nested('evidence', 'is_mock') }} as is_mock,
         -- a share of 0 may be a missing metric; importers leave it out
         coalesce(
-            (headline ->> 'cached_tokens')::double
-            / nullif((headline ->> 'prompt_tokens')::double, 0),
-            (headline ->> 'cached_share')::double
+            {{ nested('headline', 'cached_tokens') }}
+            / nullif({{ nested('headline', 'prompt_tokens') }}, 0),
+            {{ nested('headline', 'cached_share') }}
         ) as cached_share,
-        (evidence ->> 'attributed_cached_share')::double
+        {{ nested('evidence', 'attributed_cached_share') }}
             as attributed_cached_share,
-        (evidence ->> 'prompts_repeated')::bigint as prompts_repeated,
-        (evidence ->> 'counted_output_ratio')::double as counted_output_ratio,
-        (evidence ->> 'disordered_figures')::bigint as disordered,
-        (evidence ->> 'tokens_per_chunk')::double as tokens_per_chunk,
-        (evidence ->> 'coalesced_share')::double as coalesced_share,
+        {{ nested('evidence', 'prompts_repeated') }} as prompts_repeated,
+        {{ nested('evidence', 'counted_output_ratio') }}
+            as counted_output_ratio,
+        {{ nested('evidence', 'disordered_figures') }} as disordered,
+        {{ nested('evidence', 'tokens_per_chunk') }} as tokens_per_chunk,
+        {{ nested('evidence', 'coalesced_share') }} as coalesced_share,
     from imports
 )
 

@@ -25,6 +25,29 @@ grades as (
     select * from {{ ref('int_cell_grades') }}
 ),
 
+unreadable as (
+    select
+        run_id,
+        null as cell_id,
+        {{ unreadable('runs', [
+            'recipe_settings', 'model_facts', 'node_facts'
+        ]) }} as what,
+    from runs
+    union all
+    select
+        run_id,
+        cell_id,
+        {{ unreadable('cells', ['params', 'shape']) }} as what,
+    from cells
+    union all
+    select
+        run_id,
+        cell_id,
+        {{ unreadable('imports', ['evidence', 'headline', 'recomputed']) }}
+            as what,
+    from imports
+),
+
 measured as (
     select count(*) as runs
     from runs
@@ -59,6 +82,18 @@ reasons as (
     from cells
     inner join runs on cells.run_id = runs.run_id
     where not runs.has_start
+    union all
+    select
+        cells.row_id,
+        'unreadable: ' || unreadable.what as reason,
+    from cells
+    inner join unreadable
+        on
+            cells.run_id = unreadable.run_id
+            and (
+                unreadable.cell_id is null or cells.cell_id = unreadable.cell_id
+            )
+    where unreadable.what is not null
     union all
     -- one chunk is one gap, and gaps lead from the send to the last token
     select
@@ -112,7 +147,7 @@ reasons as (
     from cells
     inner join imports
         on cells.run_id = imports.run_id and cells.cell_id = imports.cell_id
-    where (imports.evidence ->> 'is_mock')::boolean
+    where {{ nested('evidence', 'is_mock', 'imports') }}
     union all
     select
         cells.row_id,

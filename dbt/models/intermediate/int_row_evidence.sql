@@ -302,9 +302,9 @@ final as (
                 then requests.burst_answers / nullif(requests.long_answers, 0)
         end
             as burst_share,
-        coalesce((
-            runs.recipe_settings ->> 'speculation.draft_tokens'
-        )::double, 0) as draft_tokens,
+        coalesce({{
+            nested('recipe_settings', 'speculation.draft_tokens', 'runs')
+        }}, 0) as draft_tokens,
         -- server_health
         own_counters.has_both_edges,
         own_counters.has_restarted,
@@ -328,15 +328,15 @@ final as (
         own_counters.requests_waiting_max,
         -- declared_config
         runs.engine_version,
-        (runs.recipe_settings ->> 'prefix_caching')::boolean
+        {{ nested('recipe_settings', 'prefix_caching', 'runs') }}
             as declared_prefix_caching,
         runs.prefix_caching as observed_prefix_caching,
-        (runs.recipe_settings ->> 'max_running_requests')::bigint
+        {{ nested('recipe_settings', 'max_running_requests', 'runs') }}
             as declared_max_running_requests,
         runs.max_running_requests as observed_max_running_requests,
         runs.claimed_precision,
         runs.model_facts ->> 'precision_true' as true_precision,
-        (runs.model_facts ->> 'is_precision_label_true')::boolean
+        {{ nested('model_facts', 'is_precision_label_true', 'runs') }}
             as is_precision_label_true,
         runs.engine_facts ->> 'kernel_precision' as kernel_precision,
         runs.gpus,
@@ -344,7 +344,7 @@ final as (
         clocks.throttled_share,
         clocks.throttle_reasons,
         clocks.telemetry_samples,
-        (cells.params ->> 'thinking')::boolean as declared_thinking,
+        {{ nested('params', 'thinking', 'cells') }} as declared_thinking,
         requests.reasoned / nullif(requests.ok, 0) as reasoned_share,
         coalesce(
             cells.params ->> 'dataset_name', cells.params ->> 'dataset'

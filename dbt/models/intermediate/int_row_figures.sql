@@ -26,18 +26,10 @@ imports as (
         has_requests,
         has_instants,
         -- what was recomputed from requests goes before what was claimed
-        {% for figure in [
-            'duration_s', 'requests_planned', 'requests_ok', 'requests_failed',
-            'requests_cancelled', 'prompt_tokens', 'output_tokens',
-            'prompt_tokens_mean', 'output_tokens_mean', 'request_rps',
-            'output_tokens_per_s', 'total_tokens_per_s', 'ttft_mean_ms',
-            'ttft_p50_ms', 'ttft_p90_ms', 'ttft_p99_ms', 'tpot_p50_ms',
-            'tpot_p90_ms', 'tpot_p99_ms', 'itl_p50_ms', 'itl_p99_ms',
-            'e2e_mean_ms', 'e2e_p50_ms', 'e2e_p90_ms', 'e2e_p99_ms', 'asked_rps', 'sent_rps'
-        ] -%}
+        {% for figure in nested_types('recomputed') -%}
             coalesce(
-                (recomputed ->> '{{ figure }}')::double,
-                (headline ->> '{{ figure }}')::double
+                {{ nested('recomputed', figure) }},
+                {{ nested('headline', figure) }}
             ) as {{ figure }},
         {% endfor -%}
     from {{ ref('stg_imported_results') }}

@@ -28,7 +28,7 @@ facts as (
             'attn_flops_per_token_per_key_sparse', 'state_flops_per_token',
             'sliding_window', 'sparse_topk', 'kv_element_bytes'
         ] -%}
-            (model_facts ->> '{{ fact }}')::double as {{ fact }},
+            {{ nested('model_facts', fact) }} as {{ fact }},
         {% endfor -%}
         -- a cache in fewer bits is read in fewer bytes
         case
@@ -42,8 +42,9 @@ facts as (
                 or recipe_settings ->> 'kv_cache_dtype' like 'q4%'
                 then 0.5
         end as kv_cache_element_bytes,
-        coalesce((recipe_settings ->> 'speculation.draft_tokens')::double, 0)
-            as draft_tokens,
+        coalesce(
+            {{ nested('recipe_settings', 'speculation.draft_tokens') }}, 0
+        ) as draft_tokens,
     from runs
 ),
 
@@ -65,20 +66,22 @@ devices as (
         facts.*,
         named.gpu,
         coalesce(facts.node_gpus, 0) = 0 as is_cpu,
-        (facts.node_facts ->> 'cpu_gflops')::double as cpu_gflops,
+        {{ nested('node_facts', 'cpu_gflops', 'facts') }} as cpu_gflops,
         coalesce(
-            (facts.node_facts ->> 'cpu_gflops_low_precision')::double,
-            (facts.node_facts ->> 'cpu_gflops')::double
+            {{ nested('node_facts', 'cpu_gflops_low_precision', 'facts') }},
+            {{ nested('node_facts', 'cpu_gflops', 'facts') }}
         ) as cpu_low_gflops,
         case
             when
                 facts.active_weight_bytes
                 <= {{ threshold('roofline', 'cpu_cached_weight_bytes') }}
                 then coalesce(
-                    (facts.node_facts ->> 'cpu_cache_bandwidth_gb_s')::double,
-                    (facts.node_facts ->> 'cpu_bandwidth_gb_s')::double
+                    {{ nested(
+                        'node_facts', 'cpu_cache_bandwidth_gb_s', 'facts'
+                    ) }},
+                    {{ nested('node_facts', 'cpu_bandwidth_gb_s', 'facts') }}
                 )
-            else (facts.node_facts ->> 'cpu_bandwidth_gb_s')::double
+            else {{ nested('node_facts', 'cpu_bandwidth_gb_s', 'facts') }}
         end as cpu_gb_s,
         case facts.compute_precision
             when 'fp32' then named.tf32_tflops

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import statistics
+import time
 from array import array
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,15 @@ def test_an_epoch_turns_instants_into_wall_time_and_tells_drift() -> None:
     later = Epoch(61_000_000_000, 1_700_000_060_125_456_789)
     assert epoch.drift_ms_per_min(later) == pytest.approx(2.0)
     assert epoch.drift_ms_per_min(Epoch(1_500_000_000, 0)) is None
+
+
+def test_an_epoch_is_the_closest_of_its_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The second reading was not interrupted; in the others the process waited between the clocks.
+    monotonic = iter([0, 900, 1_000, 1_002, 2_000, 2_800, 3_000, 3_500, 4_000, 4_500])
+    wall = iter([10, 20, 30, 40, 50])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(monotonic))
+    monkeypatch.setattr(time, "time_ns", lambda: next(wall))
+    assert Epoch.read() == Epoch(1_001, 20)
 
 
 @pytest.mark.parametrize(
