@@ -121,8 +121,10 @@ class Item:
 def group(scenarios: Sequence[Scenario]) -> list[list[Item]]:
     """Cells that may share a server: same server, claims and probes, and no edit of the whole run's records.
 
-    At most CELLS_PER_RUN of them, so that the lanes end together.
+    At most CELLS_PER_RUN of them, and of clean ones no more than a lane's share, so that the lanes end together.
     """
+    clean = sum(scenario.times for scenario in scenarios if scenario.kind == "clean")
+    most = {"fault": CELLS_PER_RUN, "clean": max(1, min(CELLS_PER_RUN, -(-clean // CLEAN_LANES)))}
     groups: dict[str, list[Item]] = {}
     for scenario in scenarios:
         alone = scenario.disturb or any(edit.is_run_wide for edit in scenario.edit)
@@ -140,9 +142,10 @@ def group(scenarios: Sequence[Scenario]) -> list[list[Item]]:
         key = json.dumps(shared, sort_keys=True, default=str)
         groups.setdefault(key, []).extend(Item(scenario, place) for place in range(scenario.times))
     return [
-        items[start : start + CELLS_PER_RUN]
+        items[start : start + size]
         for items in groups.values()
-        for start in range(0, len(items), CELLS_PER_RUN)
+        for size in [most[items[0].scenario.kind]]
+        for start in range(0, len(items), size)
     ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import BadInput
-from flows.cheats.bench import CELLS_PER_RUN, group
+from flows.cheats.bench import CELLS_PER_RUN, CLEAN_LANES, clean_lanes, group
 from flows.cheats.matrix import FAMILIES
 from flows.cheats.scenario import load_scenarios
 from flows.engines.reference_scenario import build_scenario
@@ -103,3 +103,17 @@ def test_scenarios_that_change_the_run_do_not_share_one() -> None:
     assert by_id["clock-negative-gap"] == by_id["clock-last-before-first"]
     assert by_id["cost-gpus-left-out"] != by_id["configuration-more-gpus-than-the-node"]
     assert all(len(items) <= CELLS_PER_RUN for items in groups)
+
+
+def test_a_few_clean_cells_are_shared_out_among_the_lanes_with_long_windows_first() -> None:
+    wanted = {"clean-plain": 30, "clean-one-stream": 2}
+    scenarios = [
+        scenario.model_copy(update={"times": wanted[scenario.id]})
+        for scenario in load_scenarios(CHEATS)
+        if scenario.id in wanted
+    ]
+    lanes = clean_lanes(group(scenarios))
+    assert len(lanes) == CLEAN_LANES
+    assert lanes[0][0][0].scenario.id == "clean-one-stream"
+    assert sum(len(items) for lane in lanes for items in lane) == 32
+    assert max(len(items) for lane in lanes for items in lane) == 4
