@@ -18,6 +18,12 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # syscall numbers; Python has 
 _SCHED_ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runtime, deadline, period
 
 
+def ask_to_be_woken() -> None:
+    """What every process that stamps instants asks for: priority, and short slices."""
+    ask_for_priority()
+    ask_for_short_slices()
+
+
 def ask_for_priority() -> None:
     """A larger share of busy processors than others get, where that is permitted."""
     with contextlib.suppress(OSError):

@@ -28,7 +28,7 @@ from benchmarks.load.clients import (
     run_weighbridge,
 )  # fmt: skip
 from benchmarks.load.reference import Timing, compare, reference_server
-from flows.priority import ask_for_priority, ask_for_short_slices
+from flows.priority import ask_to_be_woken
 
 TOKENS = 128
 # streams -> requests a round: long enough that start-up is a small part, short enough for five rounds.
@@ -186,8 +186,7 @@ def _ask_for_priority() -> None:
     machine disturbs none of them more than another."""
     with contextlib.suppress(OSError):
         os.setsid()
-    ask_for_priority()
-    ask_for_short_slices()
+    ask_to_be_woken()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -57,12 +57,8 @@
     {{ return(columns[column]) }}
 {%- endmacro %}
 
-{% macro nested(column, name, relation=none) -%}
-    {#- one value of a mapping in raw; null where it is absent or is not what
-        it must be, which `unreadable` tells apart -#}
-    {%- set type = nested_types(column)[name] -%}
-    {%- set text = (relation ~ '.' if relation else '')
-        ~ column ~ " ->> '" ~ name ~ "'" -%}
+{% macro parsed(text, type) -%}
+    {#- text as what it must be; null where it is not -#}
     {%- if type == 'double' -%}
         case
             when isfinite(try_cast({{ text }} as double))
@@ -73,25 +69,52 @@
     {%- endif -%}
 {%- endmacro %}
 
+{% macro nested(column, name, relation=none) -%}
+    {#- one value of a mapping in raw; null where it is absent or is not what
+        it must be, which `unreadable` tells apart -#}
+    {{ parsed(
+        (relation ~ '.' if relation else '') ~ column ~ " ->> '" ~ name ~ "'",
+        nested_types(column)[name]
+    ) }}
+{%- endmacro %}
+
 {% macro unreadable(relation, columns) -%}
     {#- the values of these mappings that are there and cannot be read, as
-        text; null where all can -#}
+        text; null where all can. A mapping is parsed once for each type. -#}
     nullif(
-        concat_ws(
+        array_to_string(
+            list_transform(
+                flatten([
+                    {%- for column in columns -%}
+                        {%- for type, items in nested_types(column).items()
+                            | groupby(1) -%}
+                            {%- set names = items | map(attribute=0) | list -%}
+                            list_filter(
+                                list_zip(
+                                    [
+                                        {%- for name in names -%}
+                                            '{{ column }}.{{ name }}',
+                                        {%- endfor -%}
+                                    ],
+                                    json_extract_string(
+                                        {{ relation }}.{{ column }},
+                                        [
+                                            {%- for name in names -%}
+                                                '$."{{ name }}"',
+                                            {%- endfor -%}
+                                        ]
+                                    )
+                                ),
+                                lambda value:
+                                value[2] is not null
+                                and {{ parsed('value[2]', type) }} is null
+                            ),
+                        {%- endfor -%}
+                    {%- endfor -%}
+                ]),
+                lambda value: value[1] || ' is ' || left(value[2], 40)
+            ),
             ', '
-            {%- for column in columns -%}
-                {%- for name in nested_types(column) -%}
-                    {%- set text = relation ~ '.' ~ column ~ " ->> '"
-                        ~ name ~ "'" -%}
-                    ,
-                    case
-                        when ({{ text }}) is not null
-                            and {{ nested(column, name, relation) }} is null
-                            then '{{ column }}.{{ name }} is '
-                                || left({{ text }}, 40)
-                    end
-                {%- endfor -%}
-            {%- endfor %}
         ),
         ''
     )

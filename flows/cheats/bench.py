@@ -239,19 +239,21 @@ def judge(measured: list[Measured], raw: Path, warehouse: Path) -> list[Outcome]
                 kind=one.scenario.kind,
                 expect=one.scenario.expect,
                 row_id=one.row_id,
-                standing=row["standing"] if row else "absent",
+                standing=_standing(row),
                 screens={name: row[name] for name in SCREENS} if row else {},
                 is_gated=one.row_id in gated,
                 note=one.note,
                 disturbed=len(one.disturbed),
-                disturbed_held=sum(_is_held(rows.get(row_id)) for row_id in one.disturbed_row_ids),
+                disturbed_held=sum(
+                    _standing(rows.get(row_id)) in matrix.HELD for row_id in one.disturbed_row_ids
+                ),
             )
         )
     return outcomes
 
 
-def _is_held(row: dict[str, Any] | None) -> bool:
-    return row is None or row["standing"] in matrix.HELD
+def _standing(row: dict[str, Any] | None) -> str:
+    return row["standing"] if row else "absent"
 
 
 def _read_rows(database: Path) -> tuple[dict[str, dict[str, Any]], set[str]]:

@@ -8,6 +8,7 @@ What keeps it waiting is neither the client nor a server: the machine had other 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from types import TracebackType
 
 from contracts.screens.client_lag import LAG
 from flows.load.clock import LagProbe, percentile
-from flows.priority import ask_for_priority, ask_for_short_slices
+from flows.priority import ask_to_be_woken
 
 
 class Witness:
@@ -54,7 +55,10 @@ class Witness:
 
     def _tell(self, order: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(order + "\n")
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # a witness that is gone answers nothing, which is a disturbance
+            self._process.stdin.write(order + "\n")
 
 
 async def _stand_by() -> None:
@@ -84,8 +88,7 @@ def main() -> None:
     """Stand by until standard input ends."""
     import uvloop
 
-    ask_for_priority()
-    ask_for_short_slices()
+    ask_to_be_woken()
     uvloop.run(_stand_by())
 
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from flows.priority import ask_for_priority, ask_for_short_slices
+from flows.priority import ask_to_be_woken
 
 
 def main() -> None:
     """Run one load process; its arguments are the load folder, its number and how many there are."""
     # A client that waits for a processor would report its wait as the engine's. It uses a few percent of one.
-    ask_for_priority()
-    ask_for_short_slices()
+    ask_to_be_woken()
     # httpx imports its command line (click, rich) where these are installed, which is most of a load process's start.
     # Without click it takes its documented way around it, so this process has none.
     sys.modules.setdefault("click", None)  # type: ignore[arg-type]

@@ -19,15 +19,8 @@ facts as (
         node_gpus,
         node_facts,
         model_facts ->> 'compute_precision' as compute_precision,
-        {% for fact in [
-            'params_active', 'active_weight_bytes',
-            'kv_read_bytes_per_token_full', 'kv_read_bytes_per_token_sparse',
-            'kv_bytes_per_token_sliding', 'state_bytes_per_sequence',
-            'attn_flops_per_token_per_key_full',
-            'attn_flops_per_token_per_key_sliding',
-            'attn_flops_per_token_per_key_sparse', 'state_flops_per_token',
-            'sliding_window', 'sparse_topk', 'kv_element_bytes'
-        ] -%}
+        {% for fact, type in nested_types('model_facts').items()
+            if type == 'double' -%}
             {{ nested('model_facts', fact) }} as {{ fact }},
         {% endfor -%}
         -- a cache in fewer bits is read in fewer bytes

@@ -8,7 +8,7 @@ runs as (
         model_facts ->> 'precision_label' as precision_label,
         model_facts ->> 'precision_true' as precision_true,
         model_facts ->> 'precision_source' as precision_source,
-        try_cast(model_facts ->> 'is_precision_label_true' as boolean)
+        {{ nested('model_facts', 'is_precision_label_true') }}
             as is_label_true,
         try_cast(model_facts ->> 'params_total' as bigint) as params,
         try_cast(model_facts ->> 'weight_bytes' as bigint) as weight_bytes,

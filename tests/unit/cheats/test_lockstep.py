@@ -57,8 +57,7 @@ def run_lanes(windows: list[int], control: Recorded, prepare_s: float = 0.0) -> 
         return heard
 
     with ThreadPoolExecutor(max_workers=len(windows)) as pool:
-        found = list(pool.map(run, range(len(windows))))
-    return found
+        return list(pool.map(run, range(len(windows))))
 
 
 def test_nothing_is_prepared_beside_an_open_window() -> None:
