@@ -230,7 +230,7 @@ def _check_header(text: bytes, place: Place) -> None:
     if not isinstance(content, dict):
         raise _LineRefused("not_json", f"a {type(content).__name__}, not an object")
     record = content.get("record")
-    if record not in KINDS:
+    if not isinstance(record, str) or record not in KINDS:
         raise _LineRefused("unknown_record", f"record is {record!r}")
     version = content.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:

@@ -92,6 +92,8 @@ LINES: list[tuple[str, Callable[[bytes], bytes]]] = [
     ("missing_field", lambda line: line.replace(b'"outcome":"ok",', b"")),
     ("unknown_field", lambda line: _set(line, colour="red")),
     ("unknown_record", lambda line: _set(line, record="reqest")),
+    ("unknown_record", lambda line: _set(line, record=[])),
+    ("unknown_record", lambda line: _set(line, record={"a": 1})),
     ("misplaced_record", lambda line: _set(line, record="window")),
     ("unknown_schema_version", lambda line: _set(line, schema_version=0)),
     ("unknown_schema_version", lambda line: _set(line, schema_version=2)),
